@@ -1,0 +1,93 @@
+// Package runtimes is the table of language runtimes that Functions may name.
+//
+// In goes configuration: which base image, by digest, each runtime uses on this
+// cluster. Out comes a Catalogue that says for a runtime's name which files its
+// handlers have, where they lie in the image and what environment the server
+// expects. It is data: it never reads a registry, a cluster or a file.
+package runtimes
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Language is the family that decides how dependencies are installed.
+type Language string
+
+// NodeJS runtimes install package.json with npm.
+const NodeJS Language = "nodejs"
+
+// EnvVar is one variable of the server's environment.
+type EnvVar struct{ Name, Value string }
+
+// Runtime is one row of the catalogue.
+type Runtime struct {
+	// Name is what a Function says in spec.runtime, for example "nodejs22".
+	Name string
+	// Language decides the package manager.
+	Language Language
+	// Image is the base image, by digest: "host/repository@sha256:…". Empty
+	// means that this cluster has not been given one, see Catalogue.WithImages.
+	Image string
+	// Handler is the file that must export main.
+	Handler string
+	// Manifest is the file that lists the dependencies. It is optional in a
+	// source, except where the lock file is there.
+	Manifest string
+	// Dir is the directory of the image that holds the Function's files.
+	Dir string
+	// Env is what the server needs to find the handler.
+	Env []EnvVar
+}
+
+// Digest is the digest of the base image, "sha256:…", or empty.
+func (r Runtime) Digest() string {
+	_, digest, _ := strings.Cut(r.Image, "@")
+	return digest
+}
+
+// Catalogue maps a runtime's name to its row. It is safe for concurrent reading.
+type Catalogue map[string]Runtime
+
+// Default is the catalogue that gitfn ships. Its rows have no images: those
+// belong to the cluster.
+func Default() Catalogue {
+	return Catalogue{"nodejs22": node("nodejs22")}
+}
+
+func node(name string) Runtime {
+	return Runtime{
+		Name: name, Language: NodeJS,
+		Handler: "handler.js", Manifest: "package.json",
+		Dir: "/usr/src/app/function",
+		Env: []EnvVar{{"HANDLER_PATH", "./function/handler.js"}},
+	}
+}
+
+// imageByDigest wants a digest, because a tag may move between two builds of
+// one key.
+var imageByDigest = regexp.MustCompile(`^[^\s@]+@sha256:[0-9a-f]{64}$`)
+
+// WithImages returns a copy of the catalogue whose rows have the images given
+// by name. An unknown name or an image without digest is an error.
+func (c Catalogue) WithImages(images map[string]string) (Catalogue, error) {
+	with := maps.Clone(c)
+	for _, name := range slices.Sorted(maps.Keys(images)) {
+		row, known := with[name]
+		if !known {
+			return nil, fmt.Errorf("read runtime images: there is no runtime %q; known are %s", name, strings.Join(c.Names(), ", "))
+		}
+		if !imageByDigest.MatchString(images[name]) {
+			return nil, fmt.Errorf("read runtime images: image %q of runtime %s must end with @sha256:<digest>", images[name], name)
+		}
+		row.Image = images[name]
+		with[name] = row
+	}
+	return with, nil
+}
+
+// Names lists the runtimes in order.
+func (c Catalogue) Names() []string { return slices.Sorted(maps.Keys(c)) }
