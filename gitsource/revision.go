@@ -1,0 +1,27 @@
+package gitsource
+
+import "time"
+
+// Revision is what a reference resolved to.
+type Revision struct {
+	// Reference is what was asked for, such as "main".
+	Reference string
+	// Ref is the full name it resolved to, such as "refs/heads/main". Empty when the reference is a commit id.
+	Ref string
+	// Commit is the id of the commit, 40 hexadecimal digits. An annotated tag is peeled to its commit.
+	Commit string
+	// Tree is the id of the Git tree under the base directory, 40 hexadecimal digits: equal content, equal Tree.
+	Tree string
+	// Author is the name of the commit's author, and Subject its first line; both on one line and shortened.
+	Author, Subject string
+	// Committed is when the commit was made, as its committer claims.
+	Committed time.Time
+}
+
+// String writes the revision as main@sha1:4f1c…, with the whole commit id. Without a reference it is sha1:4f1c….
+func (r Revision) String() string {
+	if r.Reference == "" || r.Reference == r.Commit {
+		return "sha1:" + r.Commit
+	}
+	return r.Reference + "@sha1:" + r.Commit
+}

@@ -1,0 +1,112 @@
+package gitsource
+
+import (
+	"net"
+	"net/url"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// scpForm is user@host:path as ssh and git write it. A slash before the colon makes it a local path instead.
+var scpForm = regexp.MustCompile(`^(?:[^@/\s]+@)?(\[[0-9a-fA-F:.]+\]|[^:/@\s\[\]]+):([^:\s].*)$`)
+
+// defaultPort is what a scheme means when no port is written.
+var defaultPort = map[string]string{"http": "80", "https": "443", "ssh": "22"}
+
+// NormalizeURL gives one repository one name, however its URL is written: host and path, without scheme,
+// user information, default port, ".git" or trailing slash, the host in lower case. The https, ssh and scp
+// forms of a repository come out the same. It is for matching a hint to a source, not for connecting.
+// Errors match ErrInvalidURL.
+func NormalizeURL(raw string) (string, error) {
+	host, at, err := splitURL(strings.TrimSpace(raw))
+	if err != nil {
+		return "", err
+	}
+	at = strings.Trim(path.Clean("/"+at), "/")
+	if trimmed := strings.TrimSuffix(at, ".git"); trimmed != "" && !strings.HasSuffix(trimmed, "/") {
+		at = trimmed
+	}
+	if host == "" || at == "" {
+		return "", errorf(ErrInvalidURL, "read URL: a host and a path are needed, as in https://git.example/team/functions.git")
+	}
+	return host + "/" + at, nil
+}
+
+// splitURL takes a URL of any form apart into its host in lower case, with a port that is not the default, and its path.
+func splitURL(raw string) (host, at string, err error) {
+	if !strings.Contains(raw, "://") {
+		if m := scpForm.FindStringSubmatch(raw); m != nil {
+			return strings.ToLower(m[1]), m[2], nil
+		}
+		return "", "", errorf(ErrInvalidURL, "read URL: it has no scheme; write it as https://git.example/team/functions.git")
+	}
+	u, err := parseURL(raw)
+	if err != nil {
+		return "", "", err
+	}
+	port, known := defaultPort[u.Scheme]
+	if !known {
+		return "", "", errorf(ErrInvalidURL, "read URL: scheme %q is not one of https, http and ssh", u.Scheme)
+	}
+	host = strings.ToLower(u.Hostname())
+	if u.Port() != "" && u.Port() != port {
+		return net.JoinHostPort(host, u.Port()), u.Path, nil
+	}
+	if strings.Contains(host, ":") {
+		host = "[" + host + "]"
+	}
+	return host, u.Path, nil
+}
+
+// parseURL is url.Parse with an error that does not repeat the URL, which may carry a password.
+func parseURL(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return nil, errorf(ErrInvalidURL, "read URL: it is not well formed")
+	}
+	return u, nil
+}
+
+// CheckURL says whether Resolve and Fetch can use a URL: http or https, with a host and a path, and without
+// user information, query or fragment. An ssh URL is ErrUnsupported; everything else wrong is ErrInvalidURL.
+func CheckURL(raw string) error {
+	_, err := usableURL(raw)
+	return err
+}
+
+// usableURL is CheckURL with the URL it found.
+func usableURL(raw string) (*url.URL, error) {
+	if !strings.Contains(raw, "://") && scpForm.MatchString(raw) || strings.HasPrefix(strings.ToLower(raw), "ssh://") {
+		return nil, errorf(ErrUnsupported, "check URL: ssh is not supported yet: use https")
+	}
+	u, err := parseURL(raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case u.Scheme != "http" && u.Scheme != "https":
+		return nil, errorf(ErrInvalidURL, "check URL: scheme %q is refused: use https", u.Scheme)
+	case u.User != nil:
+		return nil, errorf(ErrInvalidURL, "check URL: user information belongs into a Secret, not into the URL")
+	case u.Hostname() == "" || strings.Trim(u.Path, "/") == "":
+		return nil, errorf(ErrInvalidURL, "check URL: a host and a path are needed, as in https://git.example/team/functions.git")
+	case u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, errorf(ErrInvalidURL, "check URL: a query or a fragment is refused: only scheme, host and path are used")
+	}
+	u.Path, u.RawPath = strings.TrimRight(u.Path, "/"), ""
+	return u, nil
+}
+
+// CleanBaseDir brings a base directory into one form: no slash at either end, "" for the root of the
+// repository, however it was written ("", "/", "."). A ".." or a ".git" in it is refused.
+func CleanBaseDir(dir string) (string, error) {
+	for _, part := range strings.Split(dir, "/") {
+		if part == "" || part == "." {
+			continue
+		}
+		if err := checkName(part); err != nil {
+			return "", errorf(ErrBaseDirNotFound, "check base directory %q: %v", dir, err)
+		}
+	}
+	return strings.Trim(path.Clean("/"+dir), "/"), nil
+}
