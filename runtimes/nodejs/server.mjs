@@ -1,0 +1,30 @@
+// Starts the runtime: listens at once, loads the handler beside it, stops on SIGTERM.
+import { loadHandler } from './lib/handler.mjs';
+import { log } from './lib/log.mjs';
+import { readOptions } from './lib/options.mjs';
+import { createServer } from './lib/server.mjs';
+import { stopOnSignals } from './lib/shutdown.mjs';
+import { propagateTraceContext } from './lib/tracing.mjs';
+
+const options = readOptions(process.env);
+
+// One bad promise in user code must not end the requests that run beside it.
+process.on('uncaughtException', (error) => log.error('uncaught exception', { error }));
+process.on('unhandledRejection', (error) => log.error('unhandled rejection', { error }));
+
+propagateTraceContext();
+const server = createServer(options);
+stopOnSignals(server, options);
+server.http.on('error', (error) => {
+  log.error('cannot listen', { host: options.host, port: options.port, error });
+  process.exit(1);
+});
+server.http.listen(options.port, options.host);
+
+try {
+  server.ready(await loadHandler(options.handlerPath));
+  log.info('handler loaded', { path: options.handlerPath, seconds: process.uptime() });
+} catch (error) {
+  server.broken(error);
+  log.error('cannot load handler', { path: options.handlerPath, error });
+}
