@@ -135,7 +135,8 @@ func ImportImage(ctx context.Context, s cluster.Spec, archive string) error {
 			append([]string{"--address", s.Dir.Containerd(), "--namespace", "k8s.io"}, args...)...)
 		return runQuietly(cmd)
 	}
-	return ctr("images", "import", "--label", "io.cri-containerd.image=managed", "--label", "io.cri-containerd.pinned=pinned", archive)
+	// All platforms, because an image without a base often names none.
+	return ctr("images", "import", "--all-platforms", "--label", "io.cri-containerd.image=managed", "--label", "io.cri-containerd.pinned=pinned", archive)
 }
 
 func pauseTag() string { return binaries.PauseTag }
