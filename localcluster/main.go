@@ -7,12 +7,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"syscall"
-
-	"github.com/gitfn/gitfn/localcluster/node"
 )
 
 func main() {
@@ -22,9 +21,12 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
+	// A root shell opened by plain su lacks the directories of ip, nft and iptables.
+	os.Setenv("PATH", os.Getenv("PATH")+":/usr/sbin:/sbin")
 	err := dispatch(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	if code, ended := node.ExitCode(err); ended {
-		return code
+	var status exitStatus
+	if errors.As(err, &status) {
+		return int(status)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "localcluster:", err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,8 +57,18 @@ func execute(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	cmd := exec.CommandContext(ctx, "nsenter", args...)
 	cmd.Env = append(os.Environ(), "PATH="+s.Binaries.Path(), "KUBECONFIG="+s.Dir.Kubeconfig())
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, stdout, stderr
-	return cmd.Run()
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 {
+		return exitStatus(exit.ExitCode())
+	}
+	return err
 }
+
+// exitStatus is the exit code of a command that ran for the user and has said itself what is wrong.
+type exitStatus int
+
+func (e exitStatus) Error() string { return fmt.Sprintf("the command ended with status %d", int(e)) }
 
 func build(ctx context.Context, o options, stdout, stderr io.Writer) error {
 	dirs, err := buildAll(ctx, o, stderr)

@@ -35,19 +35,21 @@ type Handler struct {
 }
 
 // request is what a Git client's URL says: a repository, and a service of it.
+// Its name with and without the ending .git is the same.
 type request struct {
 	repository, service string
 }
 
 // A component of a repository's path: nothing hidden, nothing that looks like an option.
-var pathRule = regexp.MustCompile(`^/([A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*?)(?:\.git)?/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)$`)
+var pathRule = regexp.MustCompile(`^/([A-Za-z0-9_][A-Za-z0-9_.-]*(?:/[A-Za-z0-9_][A-Za-z0-9_.-]*)*?)/(info/refs|git-upload-pack|git-receive-pack|HEAD|objects/.+)$`)
 
 func parse(path string) (request, bool) {
 	m := pathRule.FindStringSubmatch(path)
+	// A repository within a repository would be a way past the rules of the outer one.
 	if m == nil || strings.Contains(path, "..") || strings.Contains(m[1], ".git/") {
 		return request{}, false
 	}
-	return request{repository: m[1] + ".git", service: m[2]}, true
+	return request{repository: strings.TrimSuffix(m[1], ".git") + ".git", service: m[2]}, true
 }
 
 // config is set for every git process, so that it holds for repositories that were copied in by hand too.
@@ -85,7 +87,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if r.URL.Query().Get("service") == "git-receive-pack" {
-		if err := h.create(r.Context(), req.repository); err != nil {
+		if err := h.create(context.WithoutCancel(r.Context()), req.repository); err != nil {
 			log.Printf("create %s: %v", req.repository, err)
 			http.Error(w, "could not create the repository", http.StatusInternalServerError)
 			return

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -76,12 +75,8 @@ func missingPackages(found func(string) bool) []string {
 }
 
 func lookPath(program string) bool {
-	for _, dir := range strings.Split(os.Getenv("PATH")+":/usr/sbin:/sbin", ":") {
-		if info, err := os.Stat(filepath.Join(dir, program)); err == nil && info.Mode()&0o111 != 0 {
-			return true
-		}
-	}
-	return false
+	_, err := exec.LookPath(program)
+	return err == nil
 }
 
 func checkKernel(ctx context.Context) error {
@@ -98,7 +93,7 @@ func checkKernel(ctx context.Context) error {
 		}
 	}
 	for _, kind := range []string{"bridge", "veth"} {
-		probe := "gitfn-probe"
+		probe := fmt.Sprintf("gitfn-%x", os.Getpid()) // others may probe at the same time
 		if _, err := command(ctx, "ip", "link", "add", probe, "type", kind); err != nil {
 			return fmt.Errorf("this kernel or container does not let root make a %s network device (%v)", kind, err)
 		}

@@ -86,9 +86,9 @@ func answers(url string) func(context.Context) error {
 	return func(ctx context.Context) error { return get(ctx, loopback, url, nil) }
 }
 
-// poll asks until the answer is nil or the time is over, and returns the last answer then.
-func poll(ctx context.Context, every time.Duration, ask func(context.Context) error) error {
-	ticker := time.NewTicker(every)
+// Wait asks every 100 ms until the answer is nil or the context ends; it returns the last answer.
+func Wait(ctx context.Context, ask func(context.Context) error) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
 		err := ask(ctx)
@@ -103,11 +103,6 @@ func poll(ctx context.Context, every time.Duration, ask func(context.Context) er
 	}
 }
 
-// Wait asks every 100 ms until the answer is nil or the context ends; it returns the last answer.
-func Wait(ctx context.Context, ask func(context.Context) error) error {
-	return poll(ctx, 100*time.Millisecond, ask)
-}
-
 func runQuietly(cmd *exec.Cmd) error {
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -116,7 +111,7 @@ func runQuietly(cmd *exec.Cmd) error {
 	return nil
 }
 
-// ControlClient returns a client for the supervisor's socket; the host in its URLs does not matter.
+// controlClient returns a client for the supervisor's socket; the host in its URLs does not matter.
 func controlClient(dir cluster.Dir, timeout time.Duration) *http.Client {
 	return &http.Client{Timeout: timeout, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {

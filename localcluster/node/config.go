@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/gitfn/gitfn/localcluster/binaries"
 	"github.com/gitfn/gitfn/localcluster/cluster"
 	"github.com/gitfn/gitfn/localcluster/pki"
 )
@@ -131,7 +132,7 @@ disabled_plugins = [
 [plugins."io.containerd.cri.v1.images".registry]
   config_path = %[7]q
 `, s.Dir.Path("containerd"), s.Dir.Containerd(), s.Dir.Path("opt"), s.Binaries["kubernetes"],
-		s.Dir.Path("cni"), pauseTag(), s.Dir.Path("certs.d"))
+		s.Dir.Path("cni"), binaries.PauseTag, s.Dir.Path("certs.d"))
 }
 
 func cniConfig(s cluster.Spec) string {

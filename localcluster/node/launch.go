@@ -9,7 +9,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -76,13 +75,4 @@ func Launch(ctx context.Context, s cluster.Spec, connect func(pid int) error) er
 		return err
 	}
 	return cmd.Process.Release()
-}
-
-// ExitCode tells whether an error only carries the exit code of a process that ran for the user, and which.
-func ExitCode(err error) (code int, ended bool) {
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && len(exit.Stderr) == 0 && exit.ExitCode() >= 0 {
-		return exit.ExitCode(), true
-	}
-	return 0, false
 }

@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"path/filepath"
 
-	"github.com/gitfn/gitfn/localcluster/binaries"
 	"github.com/gitfn/gitfn/localcluster/cluster"
 )
 
@@ -122,7 +121,7 @@ func stages(s cluster.Spec) [][]part {
 		},
 		{
 			name: "coredns", path: bin("coredns"), args: []string{"-conf", dir.Path("Corefile")},
-			// Readiness waits for the rights that `up` grants after the start.
+			// Not its readiness, which waits for the rights that `up` grants.
 			ready: answers("http://127.0.0.1:8080/health"),
 		},
 	}}
@@ -138,5 +137,3 @@ func ImportImage(ctx context.Context, s cluster.Spec, archive string) error {
 	// All platforms, because an image without a base often names none.
 	return ctr("images", "import", "--all-platforms", "--label", "io.cri-containerd.image=managed", "--label", "io.cri-containerd.pinned=pinned", archive)
 }
-
-func pauseTag() string { return binaries.PauseTag }

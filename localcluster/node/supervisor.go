@@ -32,7 +32,8 @@ type supervised struct {
 	ended chan struct{}
 	// stopping is true from the user's wish on, so that the end is no failure.
 	stopping bool
-	imported bool
+	// prepared is true once after has run.
+	prepared bool
 }
 
 // supervisor starts parts, notices their ends and answers on the control socket. The lock guards the
@@ -97,9 +98,9 @@ func (sv *supervisor) start(ctx context.Context, p *supervised) error {
 		}
 	}()
 	err := Wait(ctx, p.ready)
-	if err == nil && p.after != nil && !p.imported {
+	if err == nil && p.after != nil && !p.prepared {
 		err = p.after(ctx)
-		p.imported = err == nil
+		p.prepared = err == nil
 	}
 	sv.mu.Lock()
 	defer sv.mu.Unlock()
@@ -107,7 +108,8 @@ func (sv *supervisor) start(ctx context.Context, p *supervised) error {
 	case p.State != Starting:
 		return fmt.Errorf("%s ended: %s", p.Name, p.Reason)
 	case err != nil:
-		sv.fail(p, fmt.Sprintf("not ready: %v", err))
+		sv.fail(p, fmt.Sprintf("not ready after %s: %v", startLimit, err))
+		_ = p.process.Kill()
 		return fmt.Errorf("%s is %s", p.Name, p.Reason)
 	}
 	p.State = Running
@@ -140,9 +142,10 @@ func (sv *supervisor) run(p *supervised) error {
 		err := cmd.Wait()
 		sv.mu.Lock()
 		defer sv.mu.Unlock()
-		if p.stopping {
+		switch {
+		case p.stopping:
 			p.State = Stopped
-		} else {
+		case p.State != Failed: // or it was ended because it did not get ready
 			sv.fail(p, fmt.Sprintf("ended by itself (%v)", err))
 		}
 		close(p.ended)
@@ -215,7 +218,8 @@ func (sv *supervisor) routes() http.Handler {
 		var err error
 		switch r.PathValue("verb") {
 		case "start":
-			err = sv.start(r.Context(), p)
+			// Goes on when the client goes away: half a start would be a failed part.
+			err = sv.start(context.WithoutCancel(r.Context()), p)
 		case "stop":
 			err = sv.stop(p)
 		default:
