@@ -70,3 +70,12 @@ func (e *kindError) Is(target error) bool { return target == e.kind }
 func errorf(kind error, format string, args ...any) error {
 	return &kindError{kind: kind, text: fmt.Sprintf(format, args...)}
 }
+
+// retryAfter is how long the server of an error wants to be left alone.
+func retryAfter(err error) time.Duration {
+	var unavailable *UnavailableError
+	if errors.As(err, &unavailable) {
+		return unavailable.RetryAfter
+	}
+	return 0
+}

@@ -1,8 +1,12 @@
 package gitsource
 
 import (
-	"errors"
+	"fmt"
 	"io"
+	"io/fs"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // Tree is the content of a base directory: what a build sees. It is safe for concurrent use until Close.
@@ -11,6 +15,11 @@ type Tree struct {
 	ID string
 	// Files is every file and symbolic link, sorted by path. Directories are implied.
 	Files []File
+
+	mu      sync.Mutex // go-git's storage is not made for two readers
+	objects objectReader
+	ids     map[string]plumbing.Hash
+	release func()
 }
 
 // File is one file of a Tree.
@@ -25,13 +34,31 @@ type File struct {
 	Symlink string
 }
 
-// Open returns the content of a file. For a symbolic link it is the target's name. A path that is not in
-// Files gives an error that matches fs.ErrNotExist.
-func (t *Tree) Open(path string) (io.ReadCloser, error) { return nil, errors.New("not built yet") }
+// Open returns the content of a file, which is in memory until the reader is dropped. For a symbolic link it is
+// the target's name. A path that is not in Files gives an error that matches fs.ErrNotExist, and so does every
+// path after Close.
+func (t *Tree) Open(path string) (io.ReadCloser, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	id, ok := t.ids[path]
+	if !ok {
+		return nil, fmt.Errorf("open file %q: %w", path, fs.ErrNotExist)
+	}
+	object, err := read(t.objects, plumbing.BlobObject, id)
+	if err != nil {
+		return nil, fmt.Errorf("open file %q: %w", path, err)
+	}
+	return object.Reader()
+}
 
-// Close releases what the Tree holds on disk. Files that are still open must not be read any more.
-func (t *Tree) Close() error { return nil }
-
-// NewTree makes a Tree of files that were never in Git, from path to content. It has the ID that Git would
-// give the same files, none of them executable. The rules for names and links are those of Fetch.
-func NewTree(files map[string]string) (*Tree, error) { return nil, errors.New("not built yet") }
+// Close releases what the Tree holds on disk. Closing twice is closing once.
+func (t *Tree) Close() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	release := t.release
+	t.ids, t.objects, t.release = nil, nil, nil
+	if release != nil {
+		release()
+	}
+	return nil
+}

@@ -36,10 +36,10 @@ var carriers = []struct {
 	prefix netip.Prefix
 	at     int
 }{
-	{netip.MustParsePrefix("::/96"), 12},         // IPv4-compatible
-	{netip.MustParsePrefix("64:ff9b::/96"), 12},  // NAT64
+	{netip.MustParsePrefix("::/96"), 12},          // IPv4-compatible
+	{netip.MustParsePrefix("64:ff9b::/96"), 12},   // NAT64
 	{netip.MustParsePrefix("64:ff9b:1::/48"), 12}, // local NAT64
-	{netip.MustParsePrefix("2002::/16"), 2},      // 6to4
+	{netip.MustParsePrefix("2002::/16"), 2},       // 6to4
 }
 
 // Policy says which addresses may be connected to. The zero value refuses loopback, link-local, metadata,
