@@ -19,7 +19,7 @@ server.http.on('error', (error) => {
   log.error('cannot listen', { host: options.host, port: options.port, error });
   process.exit(1);
 });
-server.http.listen(options.port, options.host);
+server.http.listen(options.port, options.host, () => log.info('listening', server.http.address()));
 
 try {
   server.ready(await loadHandler(options.handlerPath));

@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 
 const require = createRequire(import.meta.url);
 const adopted = Symbol('adopted');
+const piped = Symbol('a stream is piped into it');
 let express;
 let app;
 
@@ -36,7 +37,13 @@ export function adopt(req, res) {
     res.statusCode = error?.status ?? error?.statusCode ?? (error ? 500 : 404);
     res.end();
   };
+  res.once('pipe', () => {
+    res[piped] = true;
+  });
   res.locals = Object.create(null);
   Object.setPrototypeOf(req, app.request);
   Object.setPrototypeOf(res, app.response);
 }
+
+/** True when a stream that the handler has piped into res is going to end it. */
+export const isPiped = (res) => res[piped] === true;

@@ -1,9 +1,9 @@
 import { STATUS_CODES } from 'node:http';
-import { adopt } from './express.mjs';
+import { adopt, isPiped } from './express.mjs';
 
-/** Answers with what a handler returned. Does nothing when the handler has answered itself. */
+/** Answers with what a handler returned. Does nothing when the handler has answered or pipes a stream. */
 export function sendValue(req, res, value) {
-  if (res.writableEnded) return;
+  if (res.writableEnded || isPiped(res)) return;
   if (value && typeof value === 'object' && value !== res) {
     adopt(req, res);
     res.json(value);

@@ -1,11 +1,13 @@
 import http from 'node:http';
 import { bodyReader, hasBody } from './body.mjs';
-import { createContext, createEvent } from './event.mjs';
+import { createContext, Event } from './event.mjs';
 import { preloadExpress } from './express.mjs';
 import { log, logAccess } from './log.mjs';
 import { Metrics } from './metrics.mjs';
 import { sendCallback, sendText, sendValue } from './response.mjs';
 import { inTraceOf } from './tracing.mjs';
+
+const newest = Symbol('newest response of a connection');
 
 /**
  * Makes the server, which does not listen yet. Until ready(main) is called, and for good after
@@ -16,15 +18,14 @@ export function createServer(options) {
   const context = createContext(options);
   const readBody = bodyReader(options.bodyLimitMB);
   const metrics = new Metrics();
-  const running = new Set();
+  const connections = new Set();
   const timeoutMs = options.timeoutSeconds * 1000;
   let main;
   let notReady = 'handler is not loaded yet';
   let lastAnswers = false;
 
   const server = http.createServer((req, res) => {
-    running.add(res);
-    res.once('close', () => running.delete(res));
+    req.socket[newest] = res;
     if (lastAnswers) res.setHeader('Connection', 'close');
     if (options.accessLog) logAccess(req, res);
     res.setHeader('Access-Control-Allow-Origin', '*');
@@ -41,6 +42,10 @@ export function createServer(options) {
       default:
         return main ? serve(req, res) : sendText(res, 500, notReady);
     }
+  });
+  server.on('connection', (socket) => {
+    connections.add(socket);
+    socket.once('close', () => connections.delete(socket));
   });
   // A proxy that keeps connections must be the first to drop one, or it sends into a closed one.
   server.keepAliveTimeout = 75_000;
@@ -60,6 +65,7 @@ export function createServer(options) {
     const succeed = (value) => {
       metrics.observe(performance.now() - start);
       sendValue(req, res, value);
+      if (!res.writableEnded) limitTime(res);
     };
     const fail = (error) => {
       metrics.observe(performance.now() - start);
@@ -68,7 +74,7 @@ export function createServer(options) {
       sendText(res, 500, typeof error === 'string' ? error : 'Internal server error');
     };
     try {
-      const event = createEvent(req, res, options);
+      const event = new Event(req, res, options);
       const result = main(event, context, (body, status, headers) => sendCallback(req, res, body, status, headers));
       if (typeof result?.then !== 'function') return succeed(result);
       limitTime(res);
@@ -103,8 +109,8 @@ export function createServer(options) {
     },
     stopping() {
       lastAnswers = true;
-      for (const res of running) {
-        if (!res.headersSent) res.setHeader('Connection', 'close');
+      for (const { [newest]: res } of connections) {
+        if (res && !res.headersSent) res.setHeader('Connection', 'close');
       }
     },
   };

@@ -1,0 +1,2 @@
+await new Promise((resolve) => setTimeout(resolve, 500));
+export const main = () => 'late';
