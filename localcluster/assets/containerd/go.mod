@@ -1,3 +1,5 @@
+// containerd with its shim and its client, pinned as tools. Apart from Kubernetes, because the CRI API
+// that it needs does not compile together with that of Kubernetes.
 module github.com/gitfn/gitfn/localcluster/assets/containerd
 
 go 1.26.0

@@ -1,3 +1,6 @@
+// The programs of a Kubernetes node and control plane, etcd, CNI plugins and a registry, pinned as tools.
+// There is no code here: package binaries builds the tools. To move to another Kubernetes version change
+// the version of k8s.io/kubernetes, of all replacements below, and kubernetesVersion in package binaries.
 module github.com/gitfn/gitfn/localcluster/assets/kubernetes
 
 go 1.26.0
