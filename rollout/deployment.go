@@ -51,9 +51,11 @@ const (
 )
 
 // Deployment is the Deployment of a Function: all that gitfn owns of it and
-// nothing else, so that it can be applied. It has the Function's name.
+// nothing else, so that it can be applied; the API drops the empty status that
+// its type has. It has the Function's name.
 func Deployment(s Settings) *appsv1.Deployment {
-	surge, unavailable := intstr.FromInt32(1), intstr.FromInt32(0)
+	// A quarter more, rounded up, and never a replica less: one that serves goes when another does.
+	surge, unavailable := intstr.FromString("25%"), intstr.FromInt32(0)
 	return &appsv1.Deployment{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"},
 		ObjectMeta: objectMeta(s, origin(s)),

@@ -57,7 +57,10 @@ func Assess(d *appsv1.Deployment, wantImage string, pods []corev1.Pod) Health {
 	if d.Status.ObservedGeneration < d.Generation {
 		return waiting("the Deployment has changed, and its controller has not looked yet")
 	}
-	problem := worst(wantImage, pods)
+	problem := refusal(d)
+	if problem == nil {
+		problem = worst(wantImage, pods)
+	}
 	if failure, failed := failure(d, problem); failed {
 		return failure
 	}
@@ -66,9 +69,6 @@ func Assess(d *appsv1.Deployment, wantImage string, pods []corev1.Pod) Health {
 
 // failure is for what does not pass by itself.
 func failure(d *appsv1.Deployment, problem *problem) (Health, bool) {
-	if c := condition(d, appsv1.DeploymentReplicaFailure); c != nil && c.Status == corev1.ConditionTrue {
-		return Health{Failed, ReasonFailed, "the cluster refuses a Pod: " + tidy(c.Message)}, true
-	}
 	if c := condition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
 		message := "the new version did not become ready in time: "
 		if problem == nil {
@@ -83,11 +83,22 @@ func failure(d *appsv1.Deployment, problem *problem) (Health, bool) {
 	return Health{}, false
 }
 
+// refusal is quota, Pod Security or a webhook: then there is no Pod to ask.
+func refusal(d *appsv1.Deployment) *problem {
+	c := condition(d, appsv1.DeploymentReplicaFailure)
+	if c == nil || c.Status != corev1.ConditionTrue {
+		return nil
+	}
+	return &problem{sentence: "the cluster refuses a Pod: " + tidy(c.Message), lasting: true}
+}
+
 func progress(d *appsv1.Deployment, problem *problem) Health {
 	wanted, available := replicas(d), d.Status.AvailableReplicas
 	switch {
 	case wanted == 0 && d.Status.Replicas == 0:
 		return Health{Ready, ReasonReady, "scaled to zero"}
+	case finished(d) && wanted == 0:
+		return Health{Ready, ReasonReady, fmt.Sprintf("scaling to zero, %d replicas left", d.Status.Replicas)}
 	case finished(d) && available >= wanted && d.Status.UpdatedReplicas == wanted:
 		return Health{Ready, ReasonReady, counts(d)}
 	case finished(d) && available > 0 && problem == nil:

@@ -75,8 +75,11 @@ func diagnoseCrash(pod *corev1.Pod, who string, status corev1.ContainerStatus) *
 	if end.Reason == "OOMKilled" {
 		sentence = fmt.Sprintf("%s was killed because it used more memory than its limit%s", who, memoryLimit(pod, status.Name))
 	}
-	if n := status.RestartCount; n > 0 {
-		sentence += fmt.Sprintf(", restarted %d times", n)
+	switch n := status.RestartCount; {
+	case n == 1:
+		sentence += ", and was restarted once"
+	case n > 1:
+		sentence += fmt.Sprintf(", and was restarted %d times", n)
 	}
 	if said := tail(end.Message); said != "" {
 		sentence += ": " + said
