@@ -25,7 +25,8 @@ const (
 // errProtocol is inside every error about an answer that is not what Git's protocol says.
 var errProtocol = errors.New("answer is not Git's protocol")
 
-// serverError is what a server says in an ERR packet or on the error band.
+// serverError is what a server says in an ERR packet or on the error band, in its own words: redact and shorten
+// them before anybody reads them.
 type serverError struct{ text string }
 
 func (e *serverError) Error() string { return "server says: " + e.text }
@@ -65,7 +66,7 @@ func (p *packetReader) payload(data []byte) (packetKind, []byte, error) {
 		return 0, nil, err
 	}
 	if text, found := bytes.CutPrefix(data, []byte("ERR ")); found {
-		return 0, nil, &serverError{text: oneLine(string(text), 200)}
+		return 0, nil, &serverError{text: string(text)}
 	}
 	return packetData, data, nil
 }
@@ -116,7 +117,7 @@ func (b *bandReader) fill() error {
 		b.pending = data[1:]
 	case 2: // progress
 	case 3:
-		return &serverError{text: oneLine(string(data[1:]), 200)}
+		return &serverError{text: string(data[1:])}
 	default:
 		return fmt.Errorf("read band %d: %w", data[0], errProtocol)
 	}
@@ -141,7 +142,7 @@ func (c *capReader) Read(p []byte) (int, error) {
 // oneLine makes a server's words fit for a status: one line of printable characters, at most max of them.
 func oneLine(text string, max int) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "�")), " ")
-	runes := []rune(text)
+	runes := []rune(strings.TrimFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }))
 	for i, r := range runes {
 		if !unicode.IsPrint(r) {
 			runes[i] = '�'

@@ -345,9 +345,9 @@ func (s *server) explain(err error) error {
 	case errors.As(err, &kind), errors.As(err, &gone), errors.Is(err, ErrAddressRefused):
 		return s.about(err)
 	case refused(err):
-		return s.about(errorf(ErrRefNotFound, "%s", s.redact(err.Error())))
+		return s.about(errorf(ErrRefNotFound, "%v", err))
 	case errors.Is(err, errProtocol):
-		return s.about(errorf(ErrUnsupported, "%s", s.redact(err.Error())))
+		return s.about(errorf(ErrUnsupported, "%v", err))
 	}
 	return &UnavailableError{Err: s.about(opaque{err})}
 }
@@ -363,7 +363,7 @@ func (s *server) about(err error) error {
 	if errors.As(err, &named) {
 		return err
 	}
-	return &aboutError{url: s.url.Redacted(), text: s.redact(err.Error()), err: err}
+	return &aboutError{url: s.url.Redacted(), text: oneLine(s.redact(err.Error()), 500), err: err}
 }
 
 type aboutError struct {

@@ -11,6 +11,18 @@ import (
 // scpForm is user@host:path as ssh and git write it. A slash before the colon makes it a local path instead.
 var scpForm = regexp.MustCompile(`^(?:[^@/\s]+@)?(\[[0-9a-fA-F:.]+\]|[^:/@\s\[\]]+):([^:\s].*)$`)
 
+// schemes are not hosts: data:text/plain and file:fn.git look like the scp form and are not.
+var schemes = map[string]bool{"data": true, "ext": true, "fd": true, "file": true, "git": true, "http": true, "https": true, "javascript": true, "ssh": true}
+
+// readSCP takes the scp form apart.
+func readSCP(raw string) (host, at string, ok bool) {
+	m := scpForm.FindStringSubmatch(raw)
+	if strings.Contains(raw, "://") || m == nil || schemes[strings.ToLower(m[1])] {
+		return "", "", false
+	}
+	return strings.ToLower(m[1]), m[2], true
+}
+
 // defaultPort is what a scheme means when no port is written.
 var defaultPort = map[string]string{"http": "80", "https": "443", "ssh": "22"}
 
@@ -35,10 +47,10 @@ func NormalizeURL(raw string) (string, error) {
 
 // splitURL takes a URL of any form apart into its host in lower case, with a port that is not the default, and its path.
 func splitURL(raw string) (host, at string, err error) {
+	if host, at, ok := readSCP(raw); ok {
+		return host, at, nil
+	}
 	if !strings.Contains(raw, "://") {
-		if m := scpForm.FindStringSubmatch(raw); m != nil {
-			return strings.ToLower(m[1]), m[2], nil
-		}
 		return "", "", errorf(ErrInvalidURL, "read URL: it has no scheme; write it as https://git.example/team/functions.git")
 	}
 	u, err := parseURL(raw)
@@ -77,7 +89,7 @@ func CheckURL(raw string) error {
 
 // usableURL is CheckURL with the URL it found.
 func usableURL(raw string) (*url.URL, error) {
-	if !strings.Contains(raw, "://") && scpForm.MatchString(raw) || strings.HasPrefix(strings.ToLower(raw), "ssh://") {
+	if _, _, scp := readSCP(raw); scp || strings.HasPrefix(strings.ToLower(raw), "ssh://") {
 		return nil, errorf(ErrUnsupported, "check URL: ssh is not supported yet: use https")
 	}
 	u, err := parseURL(raw)

@@ -1,0 +1,193 @@
+package gitsource_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"github.com/gitfn/gitfn/gitsource"
+)
+
+func TestNormalizeURLGivesOneRepositoryOneName(t *testing.T) {
+	t.Parallel()
+	rows := []struct{ url, want string }{
+		{"https://github.com/Team/Fn.git", "github.com/Team/Fn"},
+		{"https://GitHub.com/Team/Fn", "github.com/Team/Fn"},
+		{"https://github.com/Team/Fn/", "github.com/Team/Fn"},
+		{"https://github.com/Team/Fn.git/", "github.com/Team/Fn"},
+		{"https://github.com:443/Team/Fn.git", "github.com/Team/Fn"},
+		{"http://github.com:80/Team/Fn.git", "github.com/Team/Fn"},
+		{"https://user:token@github.com/Team/Fn.git", "github.com/Team/Fn"},
+		{"ssh://git@github.com/Team/Fn.git", "github.com/Team/Fn"},
+		{"ssh://git@github.com:22/Team/Fn.git", "github.com/Team/Fn"},
+		{"git@github.com:Team/Fn.git", "github.com/Team/Fn"},
+		{"github.com:Team/Fn.git", "github.com/Team/Fn"},
+		{"git@github.com:/Team/Fn.git", "github.com/Team/Fn"},
+		{"HTTPS://github.com//Team//Fn.git", "github.com/Team/Fn"},
+		{"https://git.example:8443/fn", "git.example:8443/fn"},
+		{"http://[::1]:80/fn", "[::1]/fn"},
+		{"http://[::1]:8080/fn", "[::1]:8080/fn"},
+		{"https://git.example/.git", "git.example/.git"},
+		{"https://git.example/fn.git.git", "git.example/fn.git"},
+		{"", ""}, {"github.com/team/fn", ""}, {"https://git.example", ""}, {"https:///fn", ""},
+		{"file:///srv/fn.git", ""}, {"ext::sh -c date", ""}, {"data:text/plain,x", ""}, {"/srv/fn.git", ""},
+	}
+	for _, row := range rows {
+		t.Run(row.url, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			got, err := gitsource.NormalizeURL(row.url)
+			if row.want == "" {
+				g.Expect(err).To(MatchError(gitsource.ErrInvalidURL))
+				return
+			}
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(row.want))
+		})
+	}
+}
+
+func TestCheckURLSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	rows := []struct {
+		url string
+		err error
+	}{
+		{"https://git.example/fn.git", nil},
+		{"http://git.example:3000/team/fn", nil},
+		{"ssh://git@git.example/fn.git", gitsource.ErrUnsupported},
+		{"git@git.example:fn.git", gitsource.ErrUnsupported},
+		{"https://user:hunter2@git.example/fn.git", gitsource.ErrInvalidURL},
+		{"https://token@git.example/fn.git", gitsource.ErrInvalidURL},
+		{"file:///srv/fn.git", gitsource.ErrInvalidURL},
+		{"ext::sh -c date", gitsource.ErrInvalidURL},
+		{"data:text/plain,fn", gitsource.ErrInvalidURL},
+		{"git://git.example/fn.git", gitsource.ErrInvalidURL},
+		{"/srv/fn.git", gitsource.ErrInvalidURL},
+		{"https://git.example", gitsource.ErrInvalidURL},
+		{"https://git.example/fn.git?x=1", gitsource.ErrInvalidURL},
+		{"https://git.example/fn.git#main", gitsource.ErrInvalidURL},
+		{"https://user:hunter2@git.example:port/fn.git", gitsource.ErrInvalidURL},
+		{"", gitsource.ErrInvalidURL},
+	}
+	for _, row := range rows {
+		t.Run(row.url, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			err := gitsource.CheckURL(row.url)
+			if row.err == nil {
+				g.Expect(err).NotTo(HaveOccurred())
+				return
+			}
+			g.Expect(err).To(MatchError(row.err))
+			g.Expect(err.Error()).NotTo(ContainSubstring("hunter2"))
+		})
+	}
+}
+
+func TestCleanBaseDirHasOneForm(t *testing.T) {
+	t.Parallel()
+	for dir, want := range map[string]string{"": "", "/": "", ".": "", "./": "", "a": "a", "/a/": "a", "a/b": "a/b", "./a//b/.": "a/b"} {
+		t.Run("fine "+dir, func(t *testing.T) {
+			t.Parallel()
+			got, err := gitsource.CleanBaseDir(dir)
+			g := NewWithT(t)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got).To(Equal(want))
+		})
+	}
+	for _, dir := range []string{"..", "a/..", "a/../b", "/..", ".git", "a/.git/b", "a\x00b", `a\b`} {
+		t.Run(fmt.Sprintf("refused %q", dir), func(t *testing.T) {
+			t.Parallel()
+			_, err := gitsource.CleanBaseDir(dir)
+			NewWithT(t).Expect(err).To(MatchError(gitsource.ErrBaseDirNotFound))
+		})
+	}
+}
+
+func TestCredentialsNeverPrint(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	repo := gitsource.Repository{URL: "https://git.example/fn", Credentials: gitsource.Credentials{Username: "robot-user", Password: "hunter2", CABundle: []byte("PEM")}}
+	var out bytes.Buffer
+	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
+		fmt.Fprintf(&out, verb+verb+verb+"\n", repo, &repo, repo.Credentials)
+	}
+	g.Expect(json.NewEncoder(&out).Encode(map[string]any{"repo": repo, "pointer": &repo.Credentials})).To(Succeed())
+	slog.New(slog.NewTextHandler(&out, nil)).Info("look", "repo", repo, "credentials", repo.Credentials)
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("look", "repo", repo, "credentials", &repo.Credentials)
+	g.Expect(out.String()).To(ContainSubstring("redacted"))
+	for _, secret := range []string{"robot-user", "hunter2", fmt.Sprintf("%x", "hunter2"), "PEM"} {
+		g.Expect(out.String()).NotTo(ContainSubstring(secret))
+	}
+	g.Expect(gitsource.Credentials{}.String()).To(Equal("anonymous"))
+}
+
+func TestRevisionIsWrittenInOneWay(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	id := strings.Repeat("4f", 20)
+	g.Expect(gitsource.Revision{Reference: "main", Commit: id}.String()).To(Equal("main@sha1:" + id))
+	g.Expect(gitsource.Revision{Reference: id, Commit: id}.String()).To(Equal("sha1:" + id))
+}
+
+func TestNextPollSaysWhen(t *testing.T) {
+	t.Parallel()
+	last := time.Date(2026, 3, 28, 10, 7, 30, 0, time.UTC)
+	rows := []struct {
+		name, schedule string
+		last           time.Time
+		interval       time.Duration
+		want           time.Time
+		fails          bool
+	}{
+		{name: "an interval counts from the last look", last: last, interval: time.Minute, want: last.Add(time.Minute)},
+		{name: "what was never looked at is due", interval: time.Minute},
+		{name: "a schedule wins over the interval", last: last, interval: time.Minute, schedule: "*/15 * * * *", want: time.Date(2026, 3, 28, 10, 15, 0, 0, time.UTC)},
+		{name: "a schedule of what was never looked at is due", schedule: "0 3 * * *"},
+		{name: "a schedule has a zone", last: last, schedule: "CRON_TZ=Europe/Berlin 30 11 * * *", want: time.Date(2026, 3, 28, 10, 30, 0, 0, time.UTC)},
+		{name: "a descriptor is a schedule", last: last, schedule: "@hourly", want: time.Date(2026, 3, 28, 11, 0, 0, 0, time.UTC)},
+		{name: "an interval of nothing is refused", last: last, fails: true},
+		{name: "a negative interval is refused", last: last, interval: -time.Second, fails: true},
+		{name: "a schedule of words is refused", last: last, schedule: "every now and then", fails: true},
+		{name: "a schedule that makes cron panic is refused", last: last, schedule: "TZ=UTC", fails: true},
+		{name: "a date that never comes is refused", last: last, schedule: "0 0 30 2 *", fails: true},
+		{name: "a date that never comes is refused before the first look", schedule: "0 0 30 2 *", fails: true},
+	}
+	for _, row := range rows {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			got, err := gitsource.NextPoll(row.last, row.interval, row.schedule)
+			g.Expect(err != nil).To(Equal(row.fails), fmt.Sprint(err))
+			g.Expect(got).To(Equal(row.want))
+		})
+	}
+	_, err := gitsource.Schedule{}.Next(last)
+	NewWithT(t).Expect(err).To(HaveOccurred())
+}
+
+func FuzzNormalizeURL(f *testing.F) {
+	for _, seed := range []string{"https://github.com/team/fn.git", "git@github.com:team/fn", "ssh://git@h:22/p", "http://[::1]/a/../b", "https://u:p@h/x?y#z", "a:b"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, url string) {
+		name, err := gitsource.NormalizeURL(url)
+		if err != nil {
+			if name != "" {
+				t.Fatalf("%q: a name and an error", url)
+			}
+			return
+		}
+		host, path, found := strings.Cut(name, "/")
+		if !found || host == "" || path == "" || host != strings.ToLower(host) || strings.Contains(host, "@") {
+			t.Fatalf("%q became %q", url, name)
+		}
+	})
+}
