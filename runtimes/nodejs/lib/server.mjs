@@ -21,7 +21,7 @@ export function createServer(options) {
   const connections = new Set();
   const timeoutMs = options.timeoutSeconds * 1000;
   let main;
-  let notReady = 'handler is not loaded yet';
+  let notReady = 'handler is not loaded yet'; // for the operator; callers are told less
   let lastAnswers = false;
 
   const server = http.createServer((req, res) => {
@@ -40,7 +40,7 @@ export function createServer(options) {
         res.statusCode = 204;
         return res.end();
       default:
-        return main ? serve(req, res) : sendText(res, 500, notReady);
+        return main ? serve(req, res) : sendText(res, 500, 'handler is not loaded');
     }
   });
   server.on('connection', (socket) => {

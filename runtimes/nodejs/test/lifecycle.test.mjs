@@ -15,9 +15,9 @@ test('handlers of every module kind are loaded', async (t) => {
 test('a handler that cannot be loaded makes the server unhealthy, and says why', async (t) => {
   const rows = [
     { file: 'absent.js', why: /Cannot find module .*absent\.js/ },
-    { file: 'nomain.cjs', why: /does not export a function "main"/ },
-    { file: 'syntax.cjs', why: /SyntaxError/ },
-    { file: 'throws.cjs', why: /no database today/ },
+    { file: 'nomain.js', why: /does not export a function "main"/ },
+    { file: 'syntax.js', why: /SyntaxError/ },
+    { file: 'throws.js', why: /no database today/ },
   ];
   for (const { file, why } of rows) {
     await t.test(file, async (t) => {
@@ -26,7 +26,9 @@ test('a handler that cannot be loaded makes the server unhealthy, and says why',
       const health = await send(`${url}/healthz`);
       assert.equal(health.status, 503);
       assert.match(health.text, why);
-      assert.equal((await send(`${url}/any`)).status, 500);
+      const answer = await send(`${url}/any`);
+      assert.equal(answer.status, 500);
+      assert.equal(answer.text, 'handler is not loaded');
       assert.equal((await send(`${url}/metrics`)).status, 200);
       const errors = lines.filter((line) => line.includes('"level":"error"'));
       assert.equal(errors.length, 1);
@@ -46,7 +48,7 @@ test('while the handler loads, the server listens and is not healthy', async (t)
 });
 
 test('SIGTERM under load loses no request', async (t) => {
-  const { url, child, ended } = await startReady(t, 'commonjs.cjs', { SHUTDOWN_DELAY: '0.3' });
+  const { url, child, ended } = await startReady(t, 'commonjs.js', { SHUTDOWN_DELAY: '0.3' });
   let answered = 0;
   // Each client goes on until it is told to close, as a proxy does.
   const clients = Array.from({ length: 16 }, async (_, i) => {
@@ -69,7 +71,7 @@ test('SIGTERM under load loses no request', async (t) => {
 });
 
 test('a stopping server drops idle connections and refuses new ones', async (t) => {
-  const { url, child, ended } = await startReady(t, 'commonjs.cjs');
+  const { url, child, ended } = await startReady(t, 'commonjs.js');
   const agent = new http.Agent({ keepAlive: true });
   assert.equal((await send(`${url}/string`, { agent })).headers.connection, 'keep-alive');
   const long = send(`${url}/slow?ms=400`);

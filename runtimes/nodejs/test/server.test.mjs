@@ -5,7 +5,7 @@ import { send, startPeer, startReady } from './running.mjs';
 const json = 'application/json; charset=utf-8';
 
 test('what a handler returns becomes the answer', async (t) => {
-  const { url } = await startReady(t, 'commonjs.cjs');
+  const { url } = await startReady(t, 'commonjs.js');
   const rows = [
     { path: 'string', text: 'text', type: undefined },
     { path: 'object', text: '{"a":1}', type: json },
@@ -48,7 +48,7 @@ test('what a handler returns becomes the answer', async (t) => {
 });
 
 test('a body is parsed by its content type', async (t) => {
-  const { url } = await startReady(t, 'commonjs.cjs');
+  const { url } = await startReady(t, 'commonjs.js');
   const rows = [
     { name: 'JSON object', type: 'application/json', body: '{"a":[1]}', want: { type: 'object', data: { a: [1] } } },
     { name: 'JSON primitive', type: 'application/json; charset=utf-8', body: '5', want: { type: 'number', data: 5 } },
@@ -78,7 +78,7 @@ test('a body is parsed by its content type', async (t) => {
 });
 
 test('a body over REQ_MB_LIMIT is 413', async (t) => {
-  const { url } = await startReady(t, 'commonjs.cjs', { REQ_MB_LIMIT: '2' });
+  const { url } = await startReady(t, 'commonjs.js', { REQ_MB_LIMIT: '2' });
   const post = (size, headers) => send(`${url}/string`, { method: 'POST', headers, body: Buffer.alloc(size, 'a') });
   assert.equal((await post(2 * 1024 * 1024, { 'Content-Type': 'text/plain' })).status, 200);
   assert.equal((await post(2 * 1024 * 1024 + 1, { 'Content-Type': 'text/plain' })).status, 413);
@@ -86,7 +86,7 @@ test('a body over REQ_MB_LIMIT is 413', async (t) => {
 });
 
 test('CloudEvents fill the event', async (t) => {
-  const { url } = await startReady(t, 'commonjs.cjs');
+  const { url } = await startReady(t, 'commonjs.js');
   const want = {
     data: { b: 1 },
     'ce-type': 'order.made',
@@ -120,7 +120,7 @@ test('CloudEvents fill the event', async (t) => {
 
 test('events are sent to the publisher', async (t) => {
   const peer = await startPeer(t);
-  const { url } = await startReady(t, 'commonjs.cjs', { PUBLISHER_PROXY_ADDRESS: peer.url });
+  const { url } = await startReady(t, 'commonjs.js', { PUBLISHER_PROXY_ADDRESS: peer.url });
   assert.equal((await send(`${url}/emit`)).text, '{"status":200}');
   assert.equal((await send(`${url}/emitText`)).text, 'ok');
   assert.equal((await send(`${url}/publish`)).text, '200');
@@ -137,7 +137,7 @@ test('events are sent to the publisher', async (t) => {
 
 test('trace headers go on to outgoing requests', async (t) => {
   const peer = await startPeer(t);
-  const { url } = await startReady(t, 'commonjs.cjs', { PEER: peer.url, PUBLISHER_PROXY_ADDRESS: peer.url });
+  const { url } = await startReady(t, 'commonjs.js', { PEER: peer.url, PUBLISHER_PROXY_ADDRESS: peer.url });
   const trace = '0af7651916cd43dd8448eb211c80319c';
   const span = 'b7ad6b7169203331';
   for (const path of ['httpget', 'fetch', 'emit']) {
@@ -164,7 +164,7 @@ test('trace headers go on to outgoing requests', async (t) => {
 });
 
 test('CORS, health, metrics and context', async (t) => {
-  const { url, lines } = await startReady(t, 'commonjs.cjs', {
+  const { url, lines } = await startReady(t, 'commonjs.js', {
     FUNC_NAME: 'orders', SERVICE_NAMESPACE: 'shop', FUNC_RUNTIME: 'nodejs22', FUNC_TIMEOUT: '9', KYMA_INTERNAL_LOGGER_ENABLED: 'true',
   });
   await t.test('preflight is answered without the handler', async () => {
@@ -201,7 +201,7 @@ test('CORS, health, metrics and context', async (t) => {
 });
 
 test('FUNC_TIMEOUT answers 408', async (t) => {
-  const { url } = await startReady(t, 'commonjs.cjs', { FUNC_TIMEOUT: '0.2' });
+  const { url } = await startReady(t, 'commonjs.js', { FUNC_TIMEOUT: '0.2' });
   assert.equal((await send(`${url}/never`)).status, 408);
   assert.equal((await send(`${url}/string`)).status, 200);
 });
