@@ -36,9 +36,9 @@ const (
 )
 
 var nodes = map[string]nodeRecipe{
-	"runtime-nodejs20": {"20.20.2", "sha512-PeHQM8wAdmHtZA1mBocygZxs5LiUWtsJezQTkBd0iY987KpGrD1O2tVEydvMZiuXceRanxt7rjTnDEBwOPujoQ==", npm10, npm10Hash, 1},
-	"runtime-nodejs22": {"22.23.3", "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==", npm10, npm10Hash, 1},
-	"runtime-nodejs24": {"24.21.0", "sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==", npm11, npm11Hash, 1},
+	"runtime-nodejs20": {"20.20.2", "sha512-PeHQM8wAdmHtZA1mBocygZxs5LiUWtsJezQTkBd0iY987KpGrD1O2tVEydvMZiuXceRanxt7rjTnDEBwOPujoQ==", npm10, npm10Hash, 2},
+	"runtime-nodejs22": {"22.23.3", "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==", npm10, npm10Hash, 2},
+	"runtime-nodejs24": {"24.21.0", "sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==", npm11, npm11Hash, 2},
 }
 
 const appDir = "usr/src/app"
@@ -87,6 +87,7 @@ func (w *workshop) nodeLayer(ctx context.Context, recipe nodeRecipe) (v1.Layer, 
 		}); err != nil {
 			return nil, err
 		}
+		t.addFile("usr/local/lib/node_modules/npm/npmrc", 0o644, []byte("update-notifier=false\n"))
 		t.addLink("usr/local/bin/npm", "../lib/node_modules/npm/bin/npm-cli.js")
 		t.addLink("usr/local/bin/npx", "../lib/node_modules/npm/bin/npx-cli.js")
 		for _, command := range []string{"node", "npm", "npx"} {

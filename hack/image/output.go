@@ -73,6 +73,7 @@ func writeLayout(w io.Writer, img v1.Image, reference string) error {
 	if err != nil {
 		return err
 	}
+	descriptor.ArtifactType = ""
 	descriptor.Platform = &v1.Platform{OS: "linux", Architecture: "amd64"}
 	descriptor.Annotations = map[string]string{
 		"io.containerd.image.name":          reference,
