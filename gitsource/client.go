@@ -180,9 +180,9 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, reference, baseDi
 		}
 	}
 	found, err := c.commitFacts(ctx, src, revision.Commit, baseDir)
-	if errors.Is(err, ErrRefNotFound) && !isCommit(reference) {
+	if refused(err) && !isCommit(reference) {
 		src.refs.forget()
-		return Revision{}, &UnavailableError{Err: fmt.Errorf("resolve reference %q: it moved while it was read, or leads to no commit: %v", reference, err)}
+		return Revision{}, &UnavailableError{Err: fmt.Errorf("resolve reference %q: it moved while it was read: %v", reference, err)}
 	}
 	if err != nil {
 		return Revision{}, err

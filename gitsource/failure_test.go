@@ -2,7 +2,10 @@ package gitsource_test
 
 import (
 	"bytes"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -121,7 +124,7 @@ func TestAddressesAreRefused(t *testing.T) {
 		_, err := c.Resolve(t.Context(), gitsource.Repository{URL: url + "/fn.git"}, "main", "", 0)
 		g.Expect(err).To(MatchError(gitsource.ErrAddressRefused), url)
 	}
-	g.Expect(s.requests).To(BeEmpty())
+	g.Expect(s.all()).To(BeEmpty())
 
 	elsewhere := newGitServer(t, r, func(w http.ResponseWriter, r *http.Request) bool {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
@@ -153,12 +156,12 @@ func TestRedirectsDoNotCarryCredentials(t *testing.T) {
 			got, err := c.Resolve(t.Context(), repo, "main", "f0", 0)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Commit).To(Equal(commit))
-			g.Expect(from.requests).To(HaveLen(2), "only the first request is redirected")
-			for _, request := range from.requests {
+			g.Expect(from.all()).To(HaveLen(2), "only the first request is redirected")
+			for _, request := range from.all() {
 				g.Expect(request.authorization).To(HavePrefix("Basic "))
 			}
-			g.Expect(target.requests).To(HaveLen(3))
-			for _, request := range target.requests {
+			g.Expect(target.all()).To(HaveLen(3))
+			for _, request := range target.all() {
 				g.Expect(request.authorization).To(BeEmpty())
 			}
 		})
@@ -293,7 +296,7 @@ func TestAnotherCommitCostsOnlyWhatChanged(t *testing.T) {
 	g := NewWithT(t)
 	r := newRepository(t)
 	files := map[string]string{}
-	for i := range 300 {
+	for i := range 100 {
 		files[fmt.Sprintf("team%d/f%d/handler.js", i%10, i)] = fmt.Sprint("function ", i)
 	}
 	parent := r.commit("main", r.files(files), "first")
@@ -301,19 +304,90 @@ func TestAnotherCommitCostsOnlyWhatChanged(t *testing.T) {
 	c := newClient(t)
 	_, err := c.Resolve(t.Context(), s.repo(), "main", "team3/f3", 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	whole := s.sent
+	whole := s.bytes()
 	for i := range 3 {
 		files["team3/f3/handler.js"] = fmt.Sprint("changed ", i)
 		parent = r.commit("main", r.files(files), "next", parent)
-		s.sent = 0
+		s.restart()
 		got, err := c.Resolve(t.Context(), s.repo(), "main", "team3/f3", 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got.Tree).To(Equal(r.run("", "rev-parse", parent+":team3/f3")))
-		t.Logf("first %d bytes, then %d", whole, s.sent)
-		g.Expect(s.sent).To(BeNumerically("<", whole/5))
+		t.Logf("first %d bytes, then %d", whole, s.bytes())
+		g.Expect(s.bytes()).To(BeNumerically("<", whole/5))
 		tree, err := c.Fetch(t.Context(), s.repo(), parent, "team5")
 		g.Expect(err).NotTo(HaveOccurred(), "what did not change is there as well")
-		g.Expect(tree.Files).To(HaveLen(30))
+		g.Expect(tree.Files).To(HaveLen(10))
 		g.Expect(tree.Close()).To(Succeed())
 	}
+}
+
+func TestATagThatLeadsToNoCommitIsNotFound(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r, commit := monorepo(t, 1)
+	r.run("", "update-ref", "refs/tags/tree", r.run("", "rev-parse", commit+"^{tree}"))
+	_, err := newClient(t).Resolve(t.Context(), newGitServer(t, r, nil).repo(), "tree", "", 0)
+	g.Expect(err).To(MatchError(gitsource.ErrRefNotFound))
+}
+
+func TestCertificatesAreChecked(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r, commit := monorepo(t, 1)
+	plain := newGitServer(t, r, nil)
+	secure := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/down/") {
+			http.Redirect(w, r, plain.URL+"/fn.git/info/refs?service=git-upload-pack", http.StatusFound)
+			return
+		}
+		plain.serve(w, r)
+	}))
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0)
+	secure.StartTLS()
+	t.Cleanup(secure.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
+	repo := gitsource.Repository{URL: secure.URL + "/fn.git"}
+
+	_, err := newClient(t).Resolve(t.Context(), repo, "main", "", 0)
+	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
+	g.Expect(err).To(MatchError(ContainSubstring("certificate")))
+
+	got, err := newClient(t, func(o *gitsource.Options) { o.RootCAs = ca }).Resolve(t.Context(), repo, "main", "", 0)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.Commit).To(Equal(commit))
+
+	c := newClient(t)
+	repo.Credentials.CABundle = ca
+	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	g.Expect(err).NotTo(HaveOccurred())
+
+	repo.URL = secure.URL + "/down/fn.git"
+	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	g.Expect(err).To(MatchError(gitsource.ErrInvalidURL), "never from https to http")
+	repo.Credentials.CABundle = []byte("no certificate")
+	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	g.Expect(err).To(MatchError(gitsource.ErrAuth))
+}
+
+func TestAMirrorOfManyPacksIsMadeAnewUnderItsReaders(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r, commit := monorepo(t, 40)
+	s := newGitServer(t, r, nil)
+	cache := t.TempDir()
+	c := newClient(t, func(o *gitsource.Options) { o.CacheDir = cache })
+	var trees []*gitsource.Tree
+	for i := range 40 {
+		tree, err := c.Fetch(t.Context(), s.repo(), commit, fmt.Sprint("f", i))
+		g.Expect(err).NotTo(HaveOccurred())
+		trees = append(trees, tree)
+	}
+	g.Expect(s.count("filter blob:none")).To(Equal(2), "commits")
+	for i, tree := range trees {
+		g.Expect(content(t, tree, "handler.js")).To(Equal(fmt.Sprint("function ", i)))
+		g.Expect(tree.Close()).To(Succeed())
+	}
+	mirrors, err := os.ReadDir(filepath.Join(cache, "mirrors"))
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(mirrors).To(HaveLen(1), "the old one went with its last reader")
 }

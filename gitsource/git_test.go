@@ -3,6 +3,8 @@ package gitsource_test
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"log"
 	"net/http"
 	"net/http/cgi"
 	"net/http/httptest"
@@ -10,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -24,13 +27,14 @@ var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
 
 // repository is a bare Git repository on disk that git itself writes.
 type repository struct {
-	t   testing.TB
-	dir string
+	t     testing.TB
+	dir   string
+	blobs map[string]string // content to id: a process of git for each takes its time
 }
 
 func newRepository(t testing.TB) *repository {
 	t.Helper()
-	r := &repository{t: t, dir: filepath.Join(t.TempDir(), "fn.git")}
+	r := &repository{t: t, dir: filepath.Join(t.TempDir(), "fn.git"), blobs: map[string]string{}}
 	r.run("", "init", "--quiet", "--bare", "--initial-branch=main", r.dir)
 	r.config("uploadpack.allowFilter", "true")
 	r.config("http.uploadpack", "true")
@@ -137,10 +141,11 @@ func newGitServer(t testing.TB, r *repository, before func(w http.ResponseWriter
 		t.Fatal(err)
 	}
 	s := &gitServer{before: before, backend: &cgi.Handler{
-		Path: git, Args: []string{"http-backend"}, Stderr: &bytes.Buffer{},
+		Path: git, Args: []string{"http-backend"}, Stderr: io.Discard, Logger: log.New(io.Discard, "", 0),
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(r.dir), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_NOSYSTEM=1", "HOME=/nonexistent"},
 	}}
 	s.Server = httptest.NewServer(http.HandlerFunc(s.serve))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	t.Cleanup(s.Close)
 	return s
 }
@@ -175,6 +180,27 @@ func (c *counter) Write(p []byte) (int, error) {
 	c.s.sent += int64(len(p))
 	c.s.mu.Unlock()
 	return c.ResponseWriter.Write(p)
+}
+
+// restart forgets how much was sent.
+func (s *gitServer) restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sent = 0
+}
+
+// bytes is how much was sent since restart.
+func (s *gitServer) bytes() int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.sent
+}
+
+// all is every request so far.
+func (s *gitServer) all() []seen {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.requests)
 }
 
 // count is how many requests had words in their body, or in their path when there is no body.

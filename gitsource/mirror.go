@@ -22,6 +22,8 @@ const (
 	haveMost = 8
 	// packsMost is how many packs a mirror collects before it is made anew: each has an index to be read.
 	packsMost = 32
+	// commitsMost is how many commits a mirror collects before it is made anew: nothing else ever leaves it.
+	commitsMost = 4096
 )
 
 // errBroken is inside every error that a mirror made anew may cure.
@@ -206,8 +208,8 @@ func (m *mirror) fetchBlobs(ctx context.Context, from *server, commit string, id
 
 func (m *mirror) fetch(ctx context.Context, from *server, w want) error {
 	thin := len(w.haves) > 0
-	if m.packs >= packsMost && !thin {
-		return fmt.Errorf("mirror has %d packs: %w", m.packs, errBroken)
+	if m.packs >= packsMost || len(m.commits) >= commitsMost {
+		return fmt.Errorf("mirror has %d packs and %d commits: %w", m.packs, len(m.commits), errBroken)
 	}
 	err := from.pack(ctx, w, func(pack io.Reader) error {
 		return storePack(m.dir, pack, thin, m.storage(), m.owner.limits)

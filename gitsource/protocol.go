@@ -111,15 +111,17 @@ func readRefsV0(packets *packetReader, kind packetKind, line string, able abilit
 			return errorf(ErrTooLarge, "read refs: there are more than %d", maxRefs)
 		}
 		id, name, ok := strings.Cut(line, " ")
-		if shallow := id == "shallow"; !shallow && (!ok || !plumbing.IsHash(id)) {
-			return fmt.Errorf("read refs: %w", errProtocol)
-		}
-		if of, peeled := strings.CutSuffix(name, "^{}"); !peeled {
-			last = ref{name: name, id: id, target: headTarget(able, name)}
-			visit(last)
-		} else if of == last.name {
-			last.peeled = id
-			visit(last)
+		if id != "shallow" { // such lines come last, from a repository that is not whole itself
+			if !ok || !plumbing.IsHash(id) || name == "" {
+				return fmt.Errorf("read refs: %w", errProtocol)
+			}
+			if of, peeled := strings.CutSuffix(name, "^{}"); !peeled {
+				last = ref{name: name, id: id, target: headTarget(able, name)}
+				visit(last)
+			} else if of == last.name && of != "" {
+				last.peeled = id
+				visit(last)
+			}
 		}
 		var err error
 		if kind, line, err = packets.line(); err != nil {

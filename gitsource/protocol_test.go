@@ -50,6 +50,7 @@ func FuzzReadAdvertisement(f *testing.F) {
 	v2.flush()
 	f.Add(v2.Bytes())
 	f.Add([]byte("0000"))
+	f.Add([]byte("000Bshallow000"))
 	f.Fuzz(func(t *testing.T, answer []byte) {
 		_, _ = readAdvertisement(bytes.NewReader(answer), 100, func(r ref) {
 			if len(r.commit()) != 40 || strings.HasSuffix(r.name, "^{}") {

@@ -35,6 +35,7 @@ type server struct {
 	mu   sync.Mutex
 	able *abilities // nil until the server was asked
 	base string     // where it answered, after redirects
+	at   time.Time  // when
 }
 
 func newServer(at *url.URL, credentials Credentials, transport http.RoundTripper, o Options) *server {
@@ -133,16 +134,19 @@ func (s *server) discover(ctx context.Context, visit func(ref)) (abilities, erro
 	}
 	root := url.URL{Scheme: at.Scheme, Host: at.Host, Path: base}
 	s.mu.Lock()
-	s.able, s.base = &able, root.String()
+	s.able, s.base, s.at = &able, root.String(), s.now()
 	s.mu.Unlock()
 	return able, nil
 }
 
-// known returns what the server can do, if it was asked.
+// knownFor is how long it is believed what a server can do, and where a redirect leads.
+const knownFor = time.Hour
+
+// known returns what the server can do, if it was asked lately.
 func (s *server) known() (able abilities, base string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.able == nil {
+	if s.able == nil || s.now().Sub(s.at) >= knownFor {
 		return abilities{}, "", false
 	}
 	return *s.able, s.base, true
@@ -345,12 +349,18 @@ func (s *server) explain(err error) error {
 	case errors.As(err, &kind), errors.As(err, &gone), errors.Is(err, ErrAddressRefused):
 		return s.about(err)
 	case refused(err):
-		return s.about(errorf(ErrRefNotFound, "%v", err))
+		return s.about(&refusedError{err})
 	case errors.Is(err, errProtocol):
 		return s.about(errorf(ErrUnsupported, "%v", err))
 	}
 	return &UnavailableError{Err: s.about(opaque{err})}
 }
+
+// refusedError is a server's word that it does not have an object, or does not give it.
+type refusedError struct{ error }
+
+func (e *refusedError) Is(target error) bool { return target == ErrRefNotFound }
+func (e *refusedError) Unwrap() error        { return e.error }
 
 // opaque keeps the words of an error and hides what it claims to be.
 type opaque struct{ err error }

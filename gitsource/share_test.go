@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,7 +102,7 @@ func TestAnswersAreSharedForMaxAge(t *testing.T) {
 
 	g.Expect(resolve("other", time.Minute)).To(Equal(second))
 	g.Expect(s.count("ls-refs")).To(Equal(2), "a name that was not asked for is asked for")
-	g.Expect(s.requests[len(s.requests)-2].body).To(And(ContainSubstring("refs/heads/main"), ContainSubstring("refs/heads/other")), "together with the other")
+	g.Expect(s.all()[len(s.all())-2].body).To(And(ContainSubstring("refs/heads/main"), ContainSubstring("refs/heads/other")), "together with the other")
 	g.Expect(resolve("main", time.Minute)).To(Equal(first))
 	g.Expect(s.count("ls-refs")).To(Equal(2), "both names are answered by one request")
 
@@ -115,6 +118,10 @@ func TestAnswersAreSharedForMaxAge(t *testing.T) {
 	g.Expect(s.count("ls-refs")).To(Equal(4))
 	g.Expect(s.count("want ")).To(Equal(2), "known commits cost nothing")
 	g.Expect(s.count("/info/refs")).To(Equal(1), "what the server can do is asked once")
+
+	now.move(time.Hour)
+	g.Expect(resolve("main", time.Minute)).To(Equal(first))
+	g.Expect(s.count("/info/refs")).To(Equal(2), "and again after an hour: a redirect may lead elsewhere")
 }
 
 func TestAnswersAreNotSharedBetweenCredentials(t *testing.T) {
@@ -152,13 +159,13 @@ func TestRetryAfterIsKept(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	r, _ := monorepo(t, 1)
-	var busy bool
+	var busy atomic.Bool
 	s := newGitServer(t, r, func(w http.ResponseWriter, r *http.Request) bool {
-		if busy {
+		if busy.Load() {
 			w.Header().Set("Retry-After", "90")
 			w.WriteHeader(http.StatusTooManyRequests)
 		}
-		return busy
+		return busy.Load()
 	})
 	now := newClock()
 	c := newClient(t, withClock(now))
@@ -166,20 +173,20 @@ func TestRetryAfterIsKept(t *testing.T) {
 		_, err := c.Resolve(t.Context(), s.repo(), "main", "", 0)
 		return err
 	}
-	busy = true
+	busy.Store(true)
 	var unavailable *gitsource.UnavailableError
 	err := resolve()
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 	g.Expect(err).To(BeAssignableToTypeOf(unavailable))
 	g.Expect(err.(*gitsource.UnavailableError).RetryAfter).To(Equal(90 * time.Second))
 
-	busy = false
+	busy.Store(false)
 	now.move(30 * time.Second)
 	c.Forget(s.URL + "/fn.git")
 	err = resolve()
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable), "a hint does not change the server's mind")
 	g.Expect(err.(*gitsource.UnavailableError).RetryAfter).To(Equal(60 * time.Second))
-	g.Expect(s.requests).To(HaveLen(1))
+	g.Expect(s.all()).To(HaveLen(1))
 
 	now.move(time.Minute)
 	g.Expect(resolve()).To(Succeed())
@@ -243,12 +250,12 @@ func TestTenThousandRefsAreASmallAnswer(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
 	r, commit := monorepo(t, 1)
-	var updates strings.Builder
+	packed := strings.Builder{}
+	fmt.Fprintf(&packed, "# pack-refs with: peeled fully-peeled sorted \n%s refs/heads/main\n", commit)
 	for i := range 10_000 {
-		fmt.Fprintf(&updates, "create refs/tags/release-%05d %s\n", i, commit)
+		fmt.Fprintf(&packed, "%s refs/tags/release-%05d\n", commit, i)
 	}
-	r.run(updates.String(), "update-ref", "--stdin")
-	r.run("", "pack-refs", "--all")
+	g.Expect(os.WriteFile(filepath.Join(r.dir, "packed-refs"), []byte(packed.String()), 0o600)).To(Succeed())
 	figures := map[string]int64{}
 	for _, way := range []string{"v2", "v0"} {
 		before := map[string]func(http.ResponseWriter, *http.Request) bool{"v0": withoutV2}[way]
@@ -256,13 +263,13 @@ func TestTenThousandRefsAreASmallAnswer(t *testing.T) {
 		c := newClient(t)
 		_, err := c.Resolve(t.Context(), s.repo(), commit, "f0", 0)
 		g.Expect(err).NotTo(HaveOccurred())
-		s.sent = 0
+		s.restart()
 		begin := time.Now()
 		got, err := c.Resolve(t.Context(), s.repo(), "main", "f0", 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got.Commit).To(Equal(commit))
-		figures[way] = s.sent
-		t.Logf("%s: %d bytes, %s", way, s.sent, time.Since(begin))
+		figures[way] = s.bytes()
+		t.Logf("%s: %d bytes, %s", way, s.bytes(), time.Since(begin))
 	}
 	g.Expect(figures["v2"]).To(BeNumerically("<", 200))
 	g.Expect(figures["v0"]).To(BeNumerically(">", 500_000))
