@@ -98,6 +98,12 @@ func setUpNetwork(s cluster.Spec) error {
 		// Without it an answer from a Pod to another Pod of the same bridge does not pass the rule that
 		// would give it back its Service's address.
 		"bridge/bridge-nf-call-iptables": "1",
+		// A connection to a Service without endpoints is refused by an ICMP message. The machine's own
+		// connections come in and would go out on one device, which makes the kernel send redirects, and
+		// those use up the rate of ICMP messages: refusals would become time-outs.
+		"ipv4/conf/all/send_redirects":  "0",
+		"ipv4/conf/eth0/send_redirects": "0",
+		"ipv4/icmp_ratelimit":           "0",
 		// Lets localhost:<nodePort> reach Pods.
 		"ipv4/conf/all/route_localnet": "1",
 	}
