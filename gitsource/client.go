@@ -2,15 +2,12 @@ package gitsource
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -20,67 +17,6 @@ import (
 
 	"github.com/gitfn/gitfn/gitsource/dialer"
 )
-
-// Options is how a Client behaves. The zero value of every field but CacheDir is usable.
-type Options struct {
-	// CacheDir is a directory for mirrors. It must belong to one process at a time: New removes what an
-	// earlier process left in it.
-	CacheDir string
-	// CacheBytes bounds what the mirrors take on disk; past it the least recently used go. Zero means 2 GiB.
-	CacheBytes int64
-	// Allow names addresses that may be connected to although they would be refused. It wins over Deny.
-	Allow []netip.Prefix
-	// Deny names addresses that are refused besides loopback, link-local and metadata addresses: the
-	// cluster's own ranges.
-	Deny []netip.Prefix
-	// RootCAs holds PEM certificates that are trusted for every repository besides the system's.
-	RootCAs []byte
-	// Timeout limits one request, from connecting to the last byte. Zero means two minutes.
-	Timeout time.Duration
-	// Limits bounds what a repository may cost.
-	Limits Limits
-	// HostInterval is the least time between two refs requests to one host. Zero means no limit.
-	HostInterval time.Duration
-	// Now is the clock. Nil means time.Now.
-	Now func() time.Time
-}
-
-// Limits bounds what one repository may cost. A zero field means its default.
-type Limits struct {
-	// PackBytes bounds one pack as it is sent. Default 512 MiB.
-	PackBytes int64
-	// FileBytes bounds one file of a Tree. Default 64 MiB.
-	FileBytes int64
-	// TotalBytes bounds the files of a Tree together. Default 256 MiB.
-	TotalBytes int64
-	// Files bounds how many files and directories a Tree has. Default 20,000.
-	Files int
-	// Depth bounds how many directories are in one another. Default 64.
-	Depth int
-	// Refs bounds how many refs one answer may have. Default 1,000,000: they are read one by one, not kept.
-	Refs int
-}
-
-// withDefaults fills the zero fields.
-func (l Limits) withDefaults() Limits {
-	set := func(v *int64, d int64) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	setInt := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	set(&l.PackBytes, 512<<20)
-	set(&l.FileBytes, 64<<20)
-	set(&l.TotalBytes, 256<<20)
-	setInt(&l.Files, 20_000)
-	setInt(&l.Depth, 64)
-	setInt(&l.Refs, 1_000_000)
-	return l
-}
 
 // Client reads repositories. It is safe for concurrent use; one is enough for a process, and shares more.
 type Client struct {
@@ -92,14 +28,6 @@ type Client struct {
 	facts      *lru[factsKey, facts]
 	transports *lru[[sha256.Size]byte, *http.Transport]
 	hosts      *lru[string, *rate.Limiter]
-}
-
-// source is one repository as one credential sees it, while it is used.
-type source struct {
-	key        string // repository and credential, hashed
-	normalized string
-	server     *server
-	refs       *refsShare
 }
 
 type factsKey struct{ source, commit, baseDir string }
@@ -190,20 +118,6 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, reference, baseDi
 	revision.Tree = found.tree.String()
 	revision.Author, revision.Subject, revision.Committed = found.author, found.subject, found.committed
 	return revision, nil
-}
-
-// find is the ref that a reference means.
-func (s *source) find(ctx context.Context, reference string, maxAge time.Duration) (ref, error) {
-	names, err := candidates(reference)
-	if err != nil {
-		return ref{}, err
-	}
-	found, err := s.refs.get(ctx, names, maxAge)
-	if err != nil {
-		return ref{}, err
-	}
-	at, err := choose(reference, names, found)
-	return at, s.server.explain(err)
 }
 
 // Forget makes the next Resolve of every repository with this URL, in whatever form NormalizeURL brings
@@ -315,79 +229,4 @@ func (c *Client) tryCommit(ctx context.Context, src *source, commit string, use 
 		m.drop()
 	}
 	return err
-}
-
-// source returns what is kept for a repository and credential.
-func (c *Client) source(repo Repository) (*source, error) {
-	at, err := usableURL(repo.URL)
-	if err != nil {
-		return nil, err
-	}
-	normalized, err := NormalizeURL(repo.URL)
-	if err != nil {
-		return nil, err
-	}
-	transport, err := c.transport(repo.Credentials.CABundle)
-	if err != nil {
-		return nil, err
-	}
-	key := c.hash(at.String(), repo.Credentials.Username, repo.Credentials.Password, string(repo.Credentials.CABundle))
-	return c.sources.getOrPut(key, func() *source {
-		server := newServer(at, repo.Credentials, transport, c.options)
-		ask := func(ctx context.Context, names []string) (map[string]ref, error) {
-			if err := c.paced(ctx, at.Host); err != nil {
-				return nil, err
-			}
-			return server.refs(ctx, names)
-		}
-		return &source{key: key, normalized: normalized, server: server, refs: newRefsShare(ask, c.options.Now)}
-	}), nil
-}
-
-// hash names a list of strings so that nobody else can tell them.
-func (c *Client) hash(parts ...string) string {
-	mac := hmac.New(sha256.New, c.key)
-	for _, part := range parts {
-		fmt.Fprintf(mac, "%d:%s", len(part), part)
-	}
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// transport returns the connections that belong to a CA bundle.
-func (c *Client) transport(bundle []byte) (*http.Transport, error) {
-	key := sha256.Sum256(bundle)
-	if t, ok := c.transports.get(key); ok {
-		return t, nil
-	}
-	t, err := newTransport(c.dial, c.options.RootCAs, bundle)
-	if err != nil {
-		return nil, err
-	}
-	return c.transports.getOrPut(key, func() *http.Transport { return t }), nil
-}
-
-// paced waits until a host may be asked again.
-func (c *Client) paced(ctx context.Context, host string) error {
-	if c.options.HostInterval <= 0 {
-		return nil
-	}
-	limiter := c.hosts.getOrPut(host, func() *rate.Limiter { return rate.NewLimiter(rate.Every(c.options.HostInterval), 1) })
-	now := c.options.Now()
-	turn := limiter.ReserveN(now, 1)
-	delay := turn.DelayFrom(now)
-	if delay <= 0 {
-		return nil
-	}
-	if delay > c.options.Timeout {
-		turn.CancelAt(now)
-		return &UnavailableError{RetryAfter: delay, Err: fmt.Errorf("ask for refs: %s was asked less than %s ago", host, c.options.HostInterval)}
-	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return callerGone(ctx)
-	}
 }

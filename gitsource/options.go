@@ -1,0 +1,67 @@
+package gitsource
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Options is how a Client behaves. The zero value of every field but CacheDir is usable.
+type Options struct {
+	// CacheDir is a directory for mirrors. It must belong to one process at a time: New removes what an
+	// earlier process left in it.
+	CacheDir string
+	// CacheBytes bounds what the mirrors take on disk; past it the least recently used go. Zero means 2 GiB.
+	CacheBytes int64
+	// Allow names addresses that may be connected to although they would be refused. It wins over Deny.
+	Allow []netip.Prefix
+	// Deny names addresses that are refused besides loopback, link-local and metadata addresses: the
+	// cluster's own ranges.
+	Deny []netip.Prefix
+	// RootCAs holds PEM certificates that are trusted for every repository besides the system's.
+	RootCAs []byte
+	// Timeout limits one request, from connecting to the last byte. Zero means two minutes.
+	Timeout time.Duration
+	// Limits bounds what a repository may cost.
+	Limits Limits
+	// HostInterval is the least time between two refs requests to one host. Zero means no limit.
+	HostInterval time.Duration
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
+}
+
+// Limits bounds what one repository may cost. A zero field means its default.
+type Limits struct {
+	// PackBytes bounds one pack as it is sent. Default 512 MiB.
+	PackBytes int64
+	// FileBytes bounds one file of a Tree. Default 64 MiB.
+	FileBytes int64
+	// TotalBytes bounds the files of a Tree together. Default 256 MiB.
+	TotalBytes int64
+	// Files bounds how many files and directories a Tree has. Default 20,000.
+	Files int
+	// Depth bounds how many directories are in one another. Default 64.
+	Depth int
+	// Refs bounds how many refs one answer may have. Default 1,000,000: they are read one by one, not kept.
+	Refs int
+}
+
+// withDefaults fills the zero fields.
+func (l Limits) withDefaults() Limits {
+	set := func(v *int64, d int64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	setInt := func(v *int, d int) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	set(&l.PackBytes, 512<<20)
+	set(&l.FileBytes, 64<<20)
+	set(&l.TotalBytes, 256<<20)
+	setInt(&l.Files, 20_000)
+	setInt(&l.Depth, 64)
+	setInt(&l.Refs, 1_000_000)
+	return l
+}

@@ -1,0 +1,110 @@
+package gitsource
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// source is one repository as one credential sees it, while it is used.
+type source struct {
+	key        string // repository and credential, hashed
+	normalized string
+	server     *server
+	refs       *refsShare
+}
+
+// find is the ref that a reference means.
+func (s *source) find(ctx context.Context, reference string, maxAge time.Duration) (ref, error) {
+	names, err := candidates(reference)
+	if err != nil {
+		return ref{}, err
+	}
+	found, err := s.refs.get(ctx, names, maxAge)
+	if err != nil {
+		return ref{}, err
+	}
+	at, err := choose(reference, names, found)
+	return at, s.server.explain(err)
+}
+
+// source returns what is kept for a repository and credential.
+func (c *Client) source(repo Repository) (*source, error) {
+	at, err := usableURL(repo.URL)
+	if err != nil {
+		return nil, err
+	}
+	normalized, err := NormalizeURL(repo.URL)
+	if err != nil {
+		return nil, err
+	}
+	transport, err := c.transport(repo.Credentials.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	key := c.hash(at.String(), repo.Credentials.Username, repo.Credentials.Password, string(repo.Credentials.CABundle))
+	return c.sources.getOrPut(key, func() *source {
+		server := newServer(at, repo.Credentials, transport, c.options)
+		ask := func(ctx context.Context, names []string) (map[string]ref, error) {
+			if err := c.paced(ctx, at.Host); err != nil {
+				return nil, err
+			}
+			return server.refs(ctx, names)
+		}
+		return &source{key: key, normalized: normalized, server: server, refs: newRefsShare(ask, c.options.Now)}
+	}), nil
+}
+
+// hash names a list of strings so that nobody else can tell them.
+func (c *Client) hash(parts ...string) string {
+	mac := hmac.New(sha256.New, c.key)
+	for _, part := range parts {
+		fmt.Fprintf(mac, "%d:%s", len(part), part)
+	}
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// transport returns the connections that belong to a CA bundle.
+func (c *Client) transport(bundle []byte) (*http.Transport, error) {
+	key := sha256.Sum256(bundle)
+	if t, ok := c.transports.get(key); ok {
+		return t, nil
+	}
+	t, err := newTransport(c.dial, c.options.RootCAs, bundle)
+	if err != nil {
+		return nil, err
+	}
+	return c.transports.getOrPut(key, func() *http.Transport { return t }), nil
+}
+
+// paced waits until a host may be asked again.
+func (c *Client) paced(ctx context.Context, host string) error {
+	if c.options.HostInterval <= 0 {
+		return nil
+	}
+	limiter := c.hosts.getOrPut(host, func() *rate.Limiter { return rate.NewLimiter(rate.Every(c.options.HostInterval), 1) })
+	now := c.options.Now()
+	turn := limiter.ReserveN(now, 1)
+	delay := turn.DelayFrom(now)
+	if delay <= 0 {
+		return nil
+	}
+	if delay > c.options.Timeout {
+		turn.CancelAt(now)
+		return &UnavailableError{RetryAfter: delay, Err: fmt.Errorf("ask for refs: %s was asked less than %s ago", host, c.options.HostInterval)}
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return callerGone(ctx)
+	}
+}
