@@ -1,0 +1,173 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/config"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
+	"github.com/gitfn/gitfn/builder/job"
+	"github.com/gitfn/gitfn/controllers"
+	"github.com/gitfn/gitfn/gitsource"
+	"github.com/gitfn/gitfn/gitsource/receiver"
+	"github.com/gitfn/gitfn/registry"
+	"github.com/gitfn/gitfn/registry/tenant"
+	"github.com/gitfn/gitfn/runtimes"
+)
+
+// workers is how many Functions are looked at at once.
+const workers = 8
+
+// run wires the manager and works until ctx ends.
+func run(ctx context.Context, o Options) error {
+	ctrl.SetLogger(logger(o.LogLevel))
+	c, err := ReadConfiguration(o.ConfigFile)
+	if err != nil {
+		return err
+	}
+	mgr, err := newManager(o)
+	if err != nil {
+		return err
+	}
+	me := &self{client: mgr.GetClient(), live: mgr.GetAPIReader(), namespace: o.Namespace, pod: o.Pod}
+	if err := me.unlabel(ctx); err != nil {
+		return err
+	}
+	key, err := me.registryKey(ctx)
+	if err != nil {
+		return err
+	}
+	settings, err := translate(o, c, key)
+	if err != nil {
+		return err
+	}
+	catalogue, err := runtimes.Default().WithImages(c.RuntimeImages)
+	if err != nil {
+		return err
+	}
+	git, err := gitClient(o, c, settings.TrustBundle)
+	if err != nil {
+		return err
+	}
+
+	wake := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
+	hints, places := &controllers.Hints{}, &controllers.Places{}
+	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Wake: wake}
+	functions := &controllers.FunctionReconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
+		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},
+		Git:      git,
+		Images:   registryClient(settings),
+		Runtimes: catalogue, Config: settings, Hints: hints, Queue: places,
+	}
+	queue := &controllers.QueueReconciler{
+		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
+		Cap: c.Builds.Concurrency, Places: places, Wake: wake,
+	}
+	if err := errors.Join(
+		functions.SetupWithManager(ctx, mgr, workers, wake),
+		queue.SetupWithManager(mgr),
+		mgr.Add(&endpoint{name: "hooks", address: o.HooksAddress, handler: receiver.New(waker.Secret, waker.Pushed)}),
+		mgr.Add(&endpoint{name: "built", address: o.BuiltAddress, handler: waker.Built()}),
+		mgr.Add(me),
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("ping", healthz.Ping),
+	); err != nil {
+		return err
+	}
+	return mgr.Start(ctx)
+}
+
+func newManager(o Options) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clientgoscheme.AddToScheme(scheme), functionv1.AddToScheme(scheme)); err != nil {
+		return nil, err
+	}
+	rest, err := config.GetConfig()
+	if err != nil {
+		return nil, fmt.Errorf("find the cluster: %w", err)
+	}
+	// The API server has its own fairness; a low limit here only adds seconds.
+	rest.QPS, rest.Burst = 200, 400
+	return ctrl.NewManager(rest, ctrl.Options{
+		Scheme:                        scheme,
+		Cache:                         controllers.CacheOptions(),
+		Client:                        client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
+		Metrics:                       server.Options{BindAddress: o.MetricsAddress},
+		HealthProbeBindAddress:        o.HealthAddress,
+		LeaderElection:                o.LeaderElection,
+		LeaderElectionID:              "gitfn-manager",
+		LeaderElectionNamespace:       o.Namespace,
+		LeaderElectionReleaseOnCancel: true,
+	})
+}
+
+// translate turns options and file into what the controllers know.
+func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, error) {
+	bundle, err := os.ReadFile(o.TrustBundleFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return controllers.Config{}, fmt.Errorf("read trust bundle: %w", err)
+	}
+	return controllers.Config{
+		Namespace:             o.Namespace,
+		Registry:              registry.Address{Push: c.Registry.PushAddress, Pull: c.Registry.PullAddress, PlainHTTP: c.Registry.PlainHTTP},
+		RegistryKey:           key,
+		BuilderImage:          c.BuilderImage,
+		HintURL:               c.Builds.HintURL,
+		TrustBundle:           bundle,
+		AllowAddresses:        c.Git.AllowAddresses,
+		PollInterval:          c.Git.Interval.Duration,
+		MinPollInterval:       c.Git.MinInterval.Duration,
+		BuildTimeouts:         job.Timeouts{Fetch: c.Builds.Timeout.Duration, Install: c.Builds.Timeout.Duration, Push: c.Builds.Timeout.Duration},
+		FunctionPresets:       withPresets(functionPresets, c.Functions.Presets),
+		BuildPresets:          withPresets(buildPresets, c.Builds.Presets),
+		DefaultFunctionPreset: c.Functions.DefaultPreset,
+		DefaultBuildPreset:    c.Builds.DefaultPreset,
+		TraceEndpoint:         c.Functions.TraceEndpoint,
+		PublisherAddress:      c.Functions.PublisherAddress,
+	}, nil
+}
+
+func gitClient(o Options, c Configuration, bundle []byte) (*gitsource.Client, error) {
+	allow, err := prefixes(c.Git.AllowAddresses)
+	if err != nil {
+		return nil, err
+	}
+	deny, err := prefixes(c.Git.DenyAddresses)
+	if err != nil {
+		return nil, err
+	}
+	return gitsource.New(gitsource.Options{
+		CacheDir: o.MirrorDir, CacheBytes: c.Git.MirrorSize.Value(),
+		Allow: allow, Deny: deny, RootCAs: bundle,
+	})
+}
+
+// registryClient asks with the manager's own credential, which sees every
+// namespace's images and pushes none.
+func registryClient(c controllers.Config) *registry.Client {
+	credential := c.RegistryKey.Credential(c.Namespace, tenant.Manage)
+	return registry.New(c.Registry, credential.Username, credential.Password)
+}
+
+// logger writes JSON lines.
+func logger(level int) logr.Logger {
+	handler := slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.Level(-level)})
+	return logr.FromSlogHandler(handler)
+}

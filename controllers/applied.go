@@ -1,0 +1,46 @@
+package controllers
+
+import (
+	"strconv"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// appliedMemo remembers what was applied last and what that made of the object,
+// so that a pass that changes nothing makes no request, and what somebody else
+// changed is noticed. It is empty after a restart: everything is applied once.
+type appliedMemo struct{ m sync.Map }
+
+type appliedKey struct {
+	kind string
+	name types.NamespacedName
+}
+
+type appliedState struct{ hash, version string }
+
+// version tells apart states of an object by what users may change of it. The
+// status of a Deployment moves all the time; its generation moves with its spec
+// alone. A Service has no generation, but hardly a status either.
+func version(object client.Object) string {
+	if generation := object.GetGeneration(); generation > 0 {
+		return string(object.GetUID()) + "/" + strconv.FormatInt(generation, 10)
+	}
+	return string(object.GetUID()) + "@" + object.GetResourceVersion()
+}
+
+// current reports whether the live object is as gitfn applied it.
+func (a *appliedMemo) current(kind string, live client.Object, hash string) bool {
+	state, found := a.m.Load(appliedKey{kind, client.ObjectKeyFromObject(live)})
+	return found && state == appliedState{hash, version(live)}
+}
+
+func (a *appliedMemo) remember(kind string, object client.Object, hash string) {
+	a.m.Store(appliedKey{kind, client.ObjectKeyFromObject(object)}, appliedState{hash, version(object)})
+}
+
+func (a *appliedMemo) forget(name types.NamespacedName) {
+	a.m.Delete(appliedKey{"Deployment", name})
+	a.m.Delete(appliedKey{"Service", name})
+}
