@@ -13,8 +13,11 @@
 package job
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -54,10 +57,20 @@ type Options struct {
 	HintURL string
 	// AllowAddresses are CIDRs that a Git source may be in although they are private.
 	AllowAddresses []string
+	// DenyAddresses are CIDRs that a Git source may not be in: the cluster's own.
+	DenyAddresses []string
 	// Resources are those of the whole Pod.
 	Resources corev1.ResourceRequirements
 	// Timeouts limit the stages.
 	Timeouts Timeouts
+	// Deadline limits the whole build from un-suspending; zero is the sum of the
+	// stages and a minute.
+	Deadline time.Duration
+	// TTL is how long a finished Job stays, should nobody delete it. Zero means
+	// DefaultTTL.
+	TTL time.Duration
+	// Attempt is part of the Job's name if it is above 1.
+	Attempt int
 	// PlainHTTP is true if the registry of the plan speaks no TLS.
 	PlainHTTP bool
 }
@@ -77,18 +90,23 @@ func (t Timeouts) withDefaults() Timeouts {
 	return t
 }
 
-// finishedTTL is how long a finished Job stays, should nobody delete it.
-const finishedTTL = 3600 // seconds
+// DefaultTTL is how long a finished Job stays of which nothing else is said.
+const DefaultTTL = time.Hour
 
 // Name is the name of a plan's Job. It is derived, so that making it twice is
-// finding it there.
-func Name(plan builder.Plan) string {
-	const room = 63 - len("-build-") - 10 - 6 // the Job controller adds 6 to name the Pod
-	name := plan.Name
-	if len(name) > room {
-		name = strings.TrimRight(name[:room], "-")
+// finding it there. An attempt above 1 gives another name.
+func Name(plan builder.Plan, attempt int) string {
+	suffix := "-build-" + plan.Key()[:10]
+	if attempt > 1 {
+		suffix += "-" + strconv.Itoa(attempt)
 	}
-	return name + "-build-" + plan.Key()[:10]
+	name := plan.Name
+	if room := 63 - len(suffix) - 6; len(name) > room { // the Job controller adds 6 to name the Pod
+		// The key is of content alone: without the hash two long names could be one Job.
+		sum := sha256.Sum256([]byte(name))
+		name = strings.TrimRight(name[:room-7], "-.") + "-" + hex.EncodeToString(sum[:3])
+	}
+	return name + suffix
 }
 
 // New is the Job of a plan, suspended.
@@ -99,19 +117,24 @@ func New(plan builder.Plan, o Options) *batchv1.Job {
 		panic(err) // strings and ints always marshal
 	}
 	planArgument := argumentPlan + string(text)
-	deadline := o.Timeouts.Fetch + o.Timeouts.Install + o.Timeouts.Push
+	if o.Deadline <= 0 {
+		o.Deadline = o.Timeouts.Fetch + o.Timeouts.Install + o.Timeouts.Push + time.Minute
+	}
+	if o.TTL <= 0 {
+		o.TTL = DefaultTTL
+	}
 	return &batchv1.Job{
 		TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"},
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: plan.Namespace, Name: Name(plan), Labels: o.Labels,
+			Namespace: plan.Namespace, Name: Name(plan, o.Attempt), Labels: o.Labels,
 			OwnerReferences: []metav1.OwnerReference{o.Owner},
 		},
 		Spec: batchv1.JobSpec{
 			Suspend:     ptr.To(true),
 			Parallelism: ptr.To[int32](1), Completions: ptr.To[int32](1),
 			BackoffLimit:            ptr.To[int32](0),
-			ActiveDeadlineSeconds:   ptr.To(int64(deadline.Seconds()) + 60),
-			TTLSecondsAfterFinished: ptr.To[int32](finishedTTL),
+			ActiveDeadlineSeconds:   ptr.To(int64(o.Deadline.Seconds())),
+			TTLSecondsAfterFinished: ptr.To(int32(o.TTL.Seconds())),
 			// A Pod that is ending still holds the build's slot.
 			PodReplacementPolicy: ptr.To(batchv1.Failed),
 			Template: corev1.PodTemplateSpec{
@@ -123,7 +146,7 @@ func New(plan builder.Plan, o Options) *batchv1.Job {
 					EnableServiceLinks:            ptr.To(false),
 					TerminationGracePeriodSeconds: ptr.To[int64](1),
 					SecurityContext: &corev1.PodSecurityContext{
-						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user), FSGroup: ptr.To[int64](user),
+						RunAsNonRoot: ptr.To(true), RunAsUser: ptr.To[int64](user), RunAsGroup: ptr.To[int64](user),
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{
