@@ -9,7 +9,6 @@ import (
 	"net"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -251,13 +250,10 @@ func nameResolves(s cluster.Spec) func(context.Context) error {
 	}
 }
 
-// volumeCount is how many PersistentVolumes a cluster has: nothing makes them on demand.
-const volumeCount = 8
-
 func apply(ctx context.Context, s cluster.Spec) error {
 	var objects strings.Builder
 	objects.WriteString(manifests)
-	for i := range volumeCount {
+	for i := range node.VolumeCount {
 		fmt.Fprintf(&objects, `---
 apiVersion: v1
 kind: PersistentVolume
@@ -268,7 +264,7 @@ spec:
   accessModes: [ReadWriteOnce, ReadWriteMany]
   persistentVolumeReclaimPolicy: Retain
   hostPath: {path: %[2]s}
-`, i, filepath.Join(node.Volumes, fmt.Sprint(i)))
+`, i, node.Volume(i))
 	}
 	return node.Wait(ctx, func(ctx context.Context) error {
 		cmd := exec.CommandContext(ctx, s.Binaries.Program("kubectl"), "--kubeconfig", s.Dir.Kubeconfig(),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/gitfn/gitfn/localcluster/binaries"
@@ -14,8 +15,12 @@ import (
 	"github.com/gitfn/gitfn/localcluster/pki"
 )
 
-// Volumes is where the PersistentVolumes of the cluster are, within its own /var/lib.
-const Volumes = "/var/lib/gitfn-volumes"
+// VolumeCount is how many PersistentVolumes a cluster has: nothing makes them on demand.
+const VolumeCount = 8
+
+// Volume is the directory of a PersistentVolume, from 0, within the cluster's own /var/lib. Whoever
+// runs in a Pod may write there: a hostPath knows no fsGroup.
+func Volume(i int) string { return "/var/lib/gitfn-volumes/" + strconv.Itoa(i) }
 
 // WriteConfig writes every file that a part reads: certificates, kubeconfigs and settings.
 func WriteConfig(s cluster.Spec) error {

@@ -37,7 +37,11 @@ func setUpMounts(s cluster.Spec) error {
 			return err
 		}
 	}
-	for dir, mode := range map[string]os.FileMode{"/run/lock": 0o755, Volumes: 0o777} {
+	modes := map[string]os.FileMode{"/run/lock": 0o755}
+	for i := range VolumeCount {
+		modes[Volume(i)] = 0o777
+	}
+	for dir, mode := range modes {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
