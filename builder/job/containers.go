@@ -186,7 +186,7 @@ func empty(name string, size resource.Quantity) corev1.Volume {
 
 func secret(name, secretName string, optional bool) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-		SecretName: secretName, Optional: &optional, DefaultMode: ptr.To[int32](0o440),
+		SecretName: secretName, Optional: &optional, DefaultMode: ptr.To[int32](0o444),
 	}}}
 }
 
