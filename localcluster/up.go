@@ -24,6 +24,10 @@ var manifests string
 // readyLimit is for a start on a busy machine; an idle one needs a fifth of it.
 const readyLimit = 3 * time.Minute
 
+func check(ctx context.Context, o options, _, _ io.Writer) error {
+	return host.Check(ctx, string(o.home))
+}
+
 func up(ctx context.Context, o options, _, stderr io.Writer) error {
 	unlock, err := o.home.Lock(o.name)
 	if err != nil {

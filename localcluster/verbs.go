@@ -18,7 +18,7 @@ type verb struct {
 	run         func(ctx context.Context, o options, stdout, stderr io.Writer) error
 }
 
-var order = []string{"up", "down", "info", "stop", "start", "logs", "load", "exec", "build"}
+var order = []string{"up", "down", "info", "stop", "start", "logs", "load", "exec", "build", "check"}
 
 var verbs map[string]verb
 
@@ -33,6 +33,7 @@ func init() {
 		"logs":  {"logs [--name NAME] PART", "print the log of a part, or of `supervisor`", 1, 1, logs},
 		"load":  {"load [--name NAME] IMAGE.tar...", "put image archives (OCI or docker) into the cluster's containerd", 1, -1, load},
 		"exec":  {"exec [--name NAME] -- COMMAND [ARG...]", "run a command inside the cluster's namespaces, as on its node", 1, -1, execute},
+		"check": {"check", "say in one sentence why a cluster cannot run on this machine, if it cannot", 0, 0, check},
 		"build": {"build [--assets]", "only build the programs into the cache", 0, 0, build},
 	}
 }

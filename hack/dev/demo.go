@@ -175,6 +175,7 @@ func (d *demo) call(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	request.Close = true // a kept connection would stay with the Pod of the last version
 	answer, err := http.DefaultClient.Do(request)
 	if err != nil {
 		return "", err

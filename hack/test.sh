@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Runs the tests: unit, API, end to end; or the one level that is named. What
+# cannot run here is said in the last lines; with CI=true it is a failure.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+level=${1:-all}
+missing=""
+wants() { [ "$level" = all ] || [ "$level" = "$1" ]; }
+
+# The local cluster needs root and some kernel features: it says so itself.
+cluster=no
+if wants e2e; then
+	if why=$(cd localcluster && go run . check 2>&1); then
+		cluster=yes
+	else
+		missing="the end-to-end tests did not run: $(printf '%s' "$why" | head -n 1)"
+	fi
+fi
+
+if wants unit || wants api; then
+	echo "== Kubernetes for the API tests (compiled once, then cached)"
+	KUBEBUILDER_ASSETS=$(cd localcluster && go run . build --assets)
+	export KUBEBUILDER_ASSETS
+fi
+if wants unit; then
+	echo "== localcluster"
+	(cd localcluster && go test ./...)
+	echo "== runtimes/nodejs"
+	(cd runtimes/nodejs && npm ci --silent && npm test)
+fi
+if wants unit || wants api; then
+	echo "== gitfn"
+	packages=./...
+	[ "$level" = api ] && packages="./controllers/... ./api/..."
+	# shellcheck disable=SC2086
+	go test $packages
+fi
+if wants e2e && [ "$cluster" = yes ]; then
+	echo "== end to end, on a local cluster of its own"
+	status=0
+	go test ./test/e2e -count=1 -timeout 40m -v -e2e.cluster=test -e2e.down || status=$?
+	# Whatever happened to the tests, their cluster goes.
+	go run ./hack/dev down --name test || status=1
+	[ "$status" = 0 ] || exit "$status"
+fi
+
+if [ -n "$missing" ]; then
+	echo "$missing"
+	[ "${CI:-}" != true ] || exit 1
+fi
