@@ -70,7 +70,7 @@ func Assess(d *appsv1.Deployment, wantImage string, pods []corev1.Pod) Health {
 // failure is for what does not pass by itself.
 func failure(d *appsv1.Deployment, problem *problem) (Health, bool) {
 	if c := condition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
-		message := "the new version did not become ready in time: "
+		message := "Timeout: the new version did not become ready in time: "
 		if problem == nil {
 			return Health{Failed, ReasonFailed, message + counts(d)}, true
 		}
@@ -78,7 +78,7 @@ func failure(d *appsv1.Deployment, problem *problem) (Health, bool) {
 	}
 	// One Pod of many that crashes does not make a version a failure that has served before.
 	if problem != nil && problem.lasting && !finished(d) {
-		return Health{Failed, ReasonFailed, problem.sentence}, true
+		return Health{Failed, ReasonFailed, problem.String()}, true
 	}
 	return Health{}, false
 }
@@ -89,7 +89,7 @@ func refusal(d *appsv1.Deployment) *problem {
 	if c == nil || c.Status != corev1.ConditionTrue {
 		return nil
 	}
-	return &problem{sentence: "the cluster refuses a Pod: " + tidy(c.Message), lasting: true}
+	return &problem{class: "PodRefused", sentence: "the cluster refuses a Pod: " + tidy(c.Message), lasting: true}
 }
 
 func progress(d *appsv1.Deployment, problem *problem) Health {

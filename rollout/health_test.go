@@ -187,13 +187,13 @@ func TestAssess(t *testing.T) {
 			want: rollout.Health{State: rollout.Progressing, Reason: waits,
 				Message: `3 of 5 replicas available; the cluster refuses a Pod: pods "cart-1" is forbidden: exceeded quota: small`}},
 		{name: "a rollout is refused: failed", deployment: newDeployment(rolling, refused),
-			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: `the cluster refuses a Pod: pods "cart-1" is forbidden: exceeded quota: small`}},
+			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: `PodRefused: the cluster refuses a Pod: pods "cart-1" is forbidden: exceeded quota: small`}},
 		{name: "one crash may pass: waits and says it", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(crashed(0, 1, "Error", syntax))},
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version; " +
 				"Pod cart-1 crashed with exit code 1: export cnst main | ^^^^ | SyntaxError: Unexpected token"}},
 		{name: "a crash loop: failed, with the last lines", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(crashed(2, 1, "Error", syntax))},
 			want: rollout.Health{State: rollout.Failed, Reason: failed,
-				Message: "Pod cart-1 crashed with exit code 1, and was restarted 2 times: export cnst main | ^^^^ | SyntaxError: Unexpected token"}},
+				Message: "Crash: Pod cart-1 crashed with exit code 1, and was restarted 2 times: export cnst main | ^^^^ | SyntaxError: Unexpected token"}},
 		{name: "crashed once and serves again: no problem", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(crashed(5, 1, "Error", "x"), recovered)},
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version"}},
 		{name: "too little memory: says the limit", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(crashed(1, 137, "OOMKilled", ""))},
@@ -204,7 +204,7 @@ func TestAssess(t *testing.T) {
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version; " +
 				"Pod cart-1 cannot pull image cart: Back-off pulling image: 403 Forbidden"}},
 		{name: "an image that is no name: failed", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(held("InvalidImageName", ""))},
-			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "Pod cart-1 cannot use image cart: InvalidImageName"}},
+			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "ImagePull: Pod cart-1 cannot use image cart: InvalidImageName"}},
 		{name: "a Secret is missing: says which", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(held("CreateContainerConfigError", `secret "db" not found`))},
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version; " +
 				`Pod cart-1 cannot start: secret "db" not found`}},
@@ -214,19 +214,19 @@ func TestAssess(t *testing.T) {
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version; " +
 				"Pod cart-1 ended: The node was low on resource: memory."}},
 		{name: "another container crashes: is named", deployment: newDeployment(rolling), pods: []corev1.Pod{newPod(sidecar, crashed(3, 255, "Error", ""))},
-			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "container istio-proxy of Pod cart-1 crashed with exit code 255, and was restarted 3 times"}},
+			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "Crash: container istio-proxy of Pod cart-1 crashed with exit code 255, and was restarted 3 times"}},
 		{name: "old Pods and those that go have no say", deployment: newDeployment(rolling),
 			pods: []corev1.Pod{newPod(old, crashed(9, 1, "Error", "")), newPod(going, crashed(9, 1, "Error", ""))},
 			want: rollout.Health{State: rollout.Progressing, Reason: waits, Message: "1 of 3 replicas available, 3 of an older version"}},
 		{name: "of several problems the lasting one is said, of the newest Pod", deployment: newDeployment(rolling), pods: []corev1.Pod{
 			newPod(named("oldest", time.Hour), crashed(2, 1, "Error", "")), newPod(named("newer", time.Minute), crashed(3, 2, "Error", "")), newPod(named("newest", 0), unschedulable)},
-			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "Pod newer crashed with exit code 2, and was restarted 3 times"}},
+			want: rollout.Health{State: rollout.Failed, Reason: failed, Message: "Crash: Pod newer crashed with exit code 2, and was restarted 3 times"}},
 		{name: "the deadline is over: failed, with the cause", deployment: newDeployment(rolling, late), pods: []corev1.Pod{newPod(unschedulable)},
 			want: rollout.Health{State: rollout.Failed, Reason: failed,
-				Message: "the new version did not become ready in time: no node takes Pod cart-1: 0/1 nodes are available: 1 Insufficient cpu."}},
+				Message: "Timeout: the new version did not become ready in time: no node takes Pod cart-1: 0/1 nodes are available: 1 Insufficient cpu."}},
 		{name: "the deadline is over and nobody knows why: failed, with the counts", deployment: newDeployment(rolling, late),
 			want: rollout.Health{State: rollout.Failed, Reason: failed,
-				Message: "the new version did not become ready in time: 1 of 3 replicas available, 3 of an older version"}},
+				Message: "Timeout: the new version did not become ready in time: 1 of 3 replicas available, 3 of an older version"}},
 		{name: "a Pod crashes long after the rollout: not failed, the others serve", deployment: newDeployment(counted(3, 3, 2), unavailable),
 			pods: []corev1.Pod{newPod(crashed(7, 1, "Error", "bye"))},
 			want: rollout.Health{State: rollout.Progressing, Reason: notAvailable,
@@ -245,7 +245,7 @@ func TestOutputOfACrashIsOneTidyLine(t *testing.T) {
 	g := NewWithT(t)
 	output := "\x1b[31mred\x1b[0m\x00\n" + strings.Repeat("ä", 500) + "\n"
 	health := rollout.Assess(newDeployment(rolling), settings().Image, []corev1.Pod{newPod(crashed(2, 1, "Error", output))})
-	g.Expect(health.Message).To(HavePrefix("Pod cart-1 crashed with exit code 1, and was restarted 2 times: …ä"))
+	g.Expect(health.Message).To(HavePrefix("Crash: Pod cart-1 crashed with exit code 1, and was restarted 2 times: …ä"))
 	g.Expect(health.Message).To(HaveSuffix("ä"))
 	g.Expect(len(health.Message)).To(BeNumerically("<", 500))
 	g.Expect(health.Message).NotTo(ContainSubstring("\n"))

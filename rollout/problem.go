@@ -18,19 +18,24 @@ const (
 
 // problem is why a Pod does not serve.
 type problem struct {
+	// class is one word for its kind: the first of the condition's message.
+	class    string
 	sentence string
 	// lasting problems need somebody to change something.
 	lasting bool
 }
 
+// String is the class and the sentence.
+func (p *problem) String() string { return p.class + ": " + p.sentence }
+
 // diagnose reads a Pod's status. Nil is a Pod that serves or is only young.
 func diagnose(pod *corev1.Pod) *problem {
 	if pod.Status.Phase == corev1.PodFailed {
-		return &problem{sentence: fmt.Sprintf("Pod %s ended: %s", pod.Name, reasoned(pod.Status.Reason, pod.Status.Message))}
+		return &problem{class: "PodEnded", sentence: fmt.Sprintf("Pod %s ended: %s", pod.Name, reasoned(pod.Status.Reason, pod.Status.Message))}
 	}
 	for _, c := range pod.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && c.Reason == corev1.PodReasonUnschedulable {
-			return &problem{sentence: fmt.Sprintf("no node takes Pod %s: %s", pod.Name, tidy(c.Message))}
+			return &problem{class: "Unschedulable", sentence: fmt.Sprintf("no node takes Pod %s: %s", pod.Name, tidy(c.Message))}
 		}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
@@ -51,11 +56,11 @@ func diagnoseContainer(pod *corev1.Pod, status corev1.ContainerStatus) *problem 
 	if w := status.State.Waiting; w != nil {
 		switch w.Reason {
 		case "ErrImagePull", "ImagePullBackOff", "RegistryUnavailable":
-			return &problem{sentence: fmt.Sprintf("%s cannot pull image %s: %s", who, status.Image, reasoned("", w.Message))}
+			return &problem{class: "ImagePull", sentence: fmt.Sprintf("%s cannot pull image %s: %s", who, status.Image, reasoned("", w.Message))}
 		case "InvalidImageName", "ErrImageNeverPull":
-			return &problem{sentence: fmt.Sprintf("%s cannot use image %s: %s", who, status.Image, reasoned(w.Reason, w.Message)), lasting: true}
+			return &problem{class: "ImagePull", sentence: fmt.Sprintf("%s cannot use image %s: %s", who, status.Image, reasoned(w.Reason, w.Message)), lasting: true}
 		case "CreateContainerConfigError", "CreateContainerError", "RunContainerError":
-			return &problem{sentence: fmt.Sprintf("%s cannot start: %s", who, reasoned(w.Reason, w.Message))}
+			return &problem{class: "PodRefused", sentence: fmt.Sprintf("%s cannot start: %s", who, reasoned(w.Reason, w.Message))}
 		}
 	}
 	return diagnoseCrash(pod, who, status)
@@ -71,8 +76,9 @@ func diagnoseCrash(pod *corev1.Pod, who string, status corev1.ContainerStatus) *
 	if end == nil || status.Ready || started && status.State.Running != nil || end.ExitCode == 0 && end.Reason == "Completed" && status.Name != ContainerName {
 		return nil
 	}
-	sentence := fmt.Sprintf("%s crashed with exit code %d", who, end.ExitCode)
+	class, sentence := "Crash", fmt.Sprintf("%s crashed with exit code %d", who, end.ExitCode)
 	if end.Reason == "OOMKilled" {
+		class = "OutOfMemory"
 		sentence = fmt.Sprintf("%s was killed because it used more memory than its limit%s", who, memoryLimit(pod, status.Name))
 	}
 	switch n := status.RestartCount; {
@@ -84,7 +90,7 @@ func diagnoseCrash(pod *corev1.Pod, who string, status corev1.ContainerStatus) *
 	if said := tail(end.Message); said != "" {
 		sentence += ": " + said
 	}
-	return &problem{sentence: sentence, lasting: status.RestartCount >= crashes}
+	return &problem{class: class, sentence: sentence, lasting: status.RestartCount >= crashes}
 }
 
 func memoryLimit(pod *corev1.Pod, container string) string {

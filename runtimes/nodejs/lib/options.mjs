@@ -15,6 +15,7 @@ export function readOptions(env) {
     namespace: env.SERVICE_NAMESPACE,
     runtime: env.FUNC_RUNTIME,
     publisherAddress: env.PUBLISHER_PROXY_ADDRESS,
+    terminationLog: env.TERMINATION_LOG || '/dev/termination-log',
     accessLog: Boolean(env.KYMA_INTERNAL_LOGGER_ENABLED),
     // Kubernetes tells the routers that a Pod goes away while it tells the Pod, so for this
     // long new connections still come.

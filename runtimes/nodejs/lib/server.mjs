@@ -10,9 +10,8 @@ import { inTraceOf } from './tracing.mjs';
 const newest = Symbol('newest response of a connection');
 
 /**
- * Makes the server, which does not listen yet. Until ready(main) is called, and for good after
- * broken(error), /healthz is 503 and every call 500. stopping() makes each answer the last one
- * of its connection.
+ * Makes the server, which does not listen yet. Until ready(main) is called /healthz is 503
+ * and every call 500. stopping() makes each answer the last one of its connection.
  */
 export function createServer(options) {
   const context = createContext(options);
@@ -21,7 +20,6 @@ export function createServer(options) {
   const connections = new Set();
   const timeoutMs = options.timeoutSeconds * 1000;
   let main;
-  let notReady = 'handler is not loaded yet'; // for the operator; callers are told less
   let lastAnswers = false;
 
   const server = http.createServer((req, res) => {
@@ -32,7 +30,7 @@ export function createServer(options) {
     if (req.method === 'OPTIONS') return preflight(req, res);
     switch (pathOf(req.url)) {
       case '/healthz':
-        return main ? res.end('OK') : sendText(res, 503, notReady);
+        return main ? res.end('OK') : sendText(res, 503, 'handler is not loaded yet');
       case '/metrics':
         res.setHeader('Content-Type', 'text/plain; version=0.0.4; charset=utf-8');
         return res.end(metrics.text());
@@ -103,9 +101,6 @@ export function createServer(options) {
     ready(handler) {
       main = handler;
       setImmediate(preloadExpress);
-    },
-    broken(error) {
-      notReady = `cannot load handler: ${error}`;
     },
     stopping() {
       lastAnswers = true;

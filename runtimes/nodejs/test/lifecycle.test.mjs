@@ -1,7 +1,10 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import http from 'node:http';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
 import { test } from 'node:test';
-import { send, start, startReady, until } from './running.mjs';
+import { runToEnd, send, start, startReady, until } from './running.mjs';
 
 test('handlers of every module kind are loaded', async (t) => {
   for (const [file, text] of [['module.mjs', 'esm'], ['default.mjs', 'default object'], ['default-function.mjs', 'default function']]) {
@@ -12,7 +15,7 @@ test('handlers of every module kind are loaded', async (t) => {
   }
 });
 
-test('a handler that cannot be loaded makes the server unhealthy, and says why', async (t) => {
+test('a handler that cannot be loaded ends the process, and says why', async (t) => {
   const rows = [
     { file: 'absent.js', why: /Cannot find module .*absent\.js/ },
     { file: 'nomain.js', why: /does not export a function "main"/ },
@@ -21,18 +24,14 @@ test('a handler that cannot be loaded makes the server unhealthy, and says why',
   ];
   for (const { file, why } of rows) {
     await t.test(file, async (t) => {
-      const { url, lines } = await start(t, file);
-      await until(() => lines.some((line) => line.includes('cannot load handler')));
-      const health = await send(`${url}/healthz`);
-      assert.equal(health.status, 503);
-      assert.match(health.text, why);
-      const answer = await send(`${url}/any`);
-      assert.equal(answer.status, 500);
-      assert.equal(answer.text, 'handler is not loaded');
-      assert.equal((await send(`${url}/metrics`)).status, 200);
+      const terminationLog = path.join(mkdtempSync(path.join(tmpdir(), 'gitfn-')), 'termination-log');
+      t.after(() => rmSync(path.dirname(terminationLog), { recursive: true }));
+      const { code, lines } = await runToEnd(t, file, { TERMINATION_LOG: terminationLog });
+      assert.equal(code, 1);
       const errors = lines.filter((line) => line.includes('"level":"error"'));
       assert.equal(errors.length, 1);
       assert.match(JSON.parse(errors[0]).error, why);
+      assert.match(readFileSync(terminationLog, 'utf8'), why);
     });
   }
 });

@@ -29,6 +29,21 @@ export async function start(t, handler, env = {}) {
   return { child, lines, url, ended: once(child, 'exit') };
 }
 
+/** Runs the server to its end. */
+export async function runToEnd(t, handler, env = {}) {
+  const child = spawn(process.execPath, [program], {
+    env: { PATH: process.env.PATH, SERVER_PORT: '0', SERVER_HOST: '127.0.0.1', HANDLER_PATH: handlers + handler, ...env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  t.after(() => child.kill('SIGKILL'));
+  const lines = [];
+  for (const stream of [child.stdout, child.stderr]) {
+    createInterface({ input: stream }).on('line', (line) => lines.push(line));
+  }
+  const [code] = await once(child, 'close');
+  return { code, lines };
+}
+
 /** Starts the server and waits until it is healthy. */
 export async function startReady(t, handler, env) {
   const server = await start(t, handler, env);
