@@ -67,7 +67,7 @@ func install(ctx context.Context, steps *steps, site *site) error {
 var runtimeImages = map[string]string{"nodejs22": "runtime-nodejs22"}
 
 func buildImages(ctx context.Context, site *site, work string) (map[string]image, error) {
-	names := []string{"manager", "builder", "registry", "runtime-nodejs22"}
+	names := []string{"manager", "builder", "registry", "registry-gateway", "runtime-nodejs22"}
 	args := []string{"run", "./hack/image", "--tag", "dev"}
 	if site.Current {
 		assets, err := command(ctx, nil, filepath.Join(root(), "localcluster"), "go", "run", ".", "build", "--assets")
@@ -109,7 +109,7 @@ func loadImages(ctx context.Context, site *site, images map[string]image) error 
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{"manager", "builder", "registry"} {
+	for _, name := range []string{"manager", "builder", "registry", "registry-gateway"} {
 		i := images[name]
 		if strings.Contains(have, i.address()+"\n") {
 			continue
@@ -139,7 +139,7 @@ func applyGitfn(ctx context.Context, site *site, work string, images map[string]
 		"kind":       "Kustomization",
 		"namespace":  namespace,
 		"resources":  []string{base},
-		"images":     []any{imageEntry(images["manager"]), imageEntry(images["registry"])},
+		"images":     []any{imageEntry(images["manager"]), imageEntry(images["registry"]), imageEntry(images["registry-gateway"])},
 		"configMapGenerator": []any{map[string]any{
 			"name": "gitfn-config", "behavior": "replace", "files": []string{"config.yaml"},
 		}},
@@ -256,9 +256,12 @@ func pushRuntimes(ctx context.Context, site *site, work string, images map[strin
 		return err
 	}
 	for _, i := range runtimeImages {
-		_, err := command(ctx, nil, root(), "go", "run", "./hack/image", "--tag", strings.TrimPrefix(images[i].Digest, "sha256:")[:16],
-			"--push", host+":5000/"+namespace+"/runtimes", "--insecure",
-			"--username", credential.Username, "--password-file", passwordFile, "-", i)
+		err := eventually(ctx, 30*time.Second, func() error { // the node's rules may be behind the Pod
+			_, err := command(ctx, nil, root(), "go", "run", "./hack/image", "--tag", strings.TrimPrefix(images[i].Digest, "sha256:")[:16],
+				"--push", host+":5000/"+namespace+"/runtimes", "--insecure",
+				"--username", credential.Username, "--password-file", passwordFile, "-", i)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -30,9 +30,10 @@ type recipe func(ctx context.Context, w *workshop, name string) (v1.Image, error
 // recipes are the images that can be asked for.
 var recipes = func() map[string]recipe {
 	all := map[string]recipe{
-		"manager":  programImage("65532:65532", "./cmd/manager", "./cmd/registry-gateway"),
-		"builder":  programImage("10001:10001", "./cmd/builder"),
-		"registry": registryImage,
+		"manager":          programImage("65532:65532", "./cmd/manager"),
+		"builder":          programImage("10001:10001", "./cmd/builder"),
+		"registry":         registryImage,
+		"registry-gateway": programImage("65532:65532", "./cmd/registry-gateway"),
 	}
 	for name := range nodes {
 		all[name] = nodeImage
