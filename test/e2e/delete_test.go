@@ -1,8 +1,9 @@
 package e2e
 
 import (
-	"strings"
+	"fmt"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -22,7 +23,7 @@ func TestDelete(t *testing.T) {
 	s.g.Expect(s.kubectl("get", kinds, selector, "--output=name")).To(And(
 		ContainSubstring("deployment"), ContainSubstring("service/"), ContainSubstring("configmap/"), ContainSubstring("pod/")))
 
-	fn.Spec.Source.Inline.Dependencies = strings.ReplaceAll(slowly, "4000", "120000")
+	fn.Spec.Source.Inline.Dependencies = fmt.Sprintf(`{"name": "fn", "version": "1.0.0", "dependencies": {"lodash": "^4.17.21"}, "scripts": {"postinstall": %q}}`, sleeps(2*time.Minute))
 	s.apply(fn)
 	s.eventually(func(g Gomega) {
 		g.Expect(s.jobsSeen("fn")).To(Equal(2))

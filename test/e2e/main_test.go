@@ -17,6 +17,7 @@ import (
 
 var (
 	clusterName = flag.String("e2e.cluster", "", "name of the local cluster to test on; it is brought up if need be")
+	asItIs      = flag.Bool("e2e.asis", false, "test what is installed, instead of installing what is here")
 	takeDown    = flag.Bool("e2e.down", false, "take the cluster down afterwards, however the tests end")
 )
 
@@ -53,8 +54,12 @@ func runOn(m *testing.M, cluster string) int {
 		}
 	}
 	defer down()
+	verb := "up"
+	if *asItIs {
+		verb = "info"
+	}
 	var out bytes.Buffer
-	if err := dev(ctx, &out, "up", "--name", cluster); err != nil {
+	if err := dev(ctx, &out, verb, "--name", cluster); err != nil {
 		fmt.Fprintf(os.Stderr, "e2e: bring up cluster %s with gitfn in it: %v\n", cluster, err)
 		return 1
 	}

@@ -27,11 +27,8 @@ func TestPrivateRepository(t *testing.T) {
 	repo, _ := s.newRepository("fn", true, map[string]string{"README.md": "private\n"})
 	// An install script that prints its .npmrc: package credentials are its own
 	// namespace's to lose, but not by way of the status.
-	first := repo.push("print secrets", map[string]string{
-		"handler.js": handler("never"),
-		"package.json": `{"name": "fn", "version": "1.0.0", "scripts":
-			{"postinstall": "cat $npm_config_userconfig; printenv; ls /gitfn-git /gitfn-push /gitfn-pull; exit 3"}}`,
-	})
+	first := repo.push("print secrets", withScript(handler("never"),
+		"printenv; ls /gitfn-git /gitfn-push /gitfn-pull; cat $npm_config_userconfig; exit 3"))
 	secrets := map[string]string{
 		"the wrong Git password":          "wrong-git-canary-5d1f0b",
 		"the token of a package registry": "npm-canary-77ab12ce",

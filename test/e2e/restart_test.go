@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -30,8 +31,19 @@ func (s *space) managerIsBack() {
 	}, "the manager does not come back")
 }
 
-// slowly makes npm take its time.
-const slowly = `{"name": "fn", "version": "1.0.0", "scripts": {"postinstall": "node -e 'setTimeout(() => {}, 4000)'"}}`
+// withScript is a Function with a dependency of its own that has an install script.
+func withScript(source, script string) map[string]string {
+	return map[string]string{
+		"handler.js":       source,
+		"package.json":     `{"name": "fn", "version": "1.0.0", "dependencies": {"own": "file:./own"}}`,
+		"own/package.json": fmt.Sprintf(`{"name": "own", "version": "1.0.0", "scripts": {"postinstall": %q}}`, script),
+	}
+}
+
+// sleeps is an install script that takes its time.
+func sleeps(d time.Duration) string {
+	return fmt.Sprintf("node -e 'setTimeout(() => {}, %d)'", d.Milliseconds())
+}
 
 // slowStart answers after a start that takes some seconds.
 func slowStart(answer string) string {
@@ -41,7 +53,7 @@ func slowStart(answer string) string {
 // TestManagerKilled kills the manager while a build runs and while a rollout does.
 func TestManagerKilled(t *testing.T) {
 	s := newSpace(t, "killed")
-	repo, first := s.newRepository("fn", false, map[string]string{"handler.js": handler("one"), "package.json": slowly})
+	repo, first := s.newRepository("fn", false, withScript(handler("one"), sleeps(4*time.Second)))
 	s.apply(newFunction("fn", fromGit(repo.url, "/")))
 
 	s.eventually(func(g Gomega) {
