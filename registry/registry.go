@@ -86,7 +86,8 @@ func NewWithKeys(address Address, keys authn.Keychain, roots []byte) (*Client, e
 	if err != nil {
 		return nil, fmt.Errorf("make registry client: %w", err)
 	}
-	return newClient(address, remote.WithAuthFromKeychain(keys), remote.WithTransport(scheme{base, address}), remote.WithUserAgent("gitfn"))
+	return newClient(address, remote.WithAuthFromKeychain(keys), remote.WithTransport(scheme{base, address}),
+		remote.WithUserAgent("gitfn"), remote.WithRetryBackoff(retries))
 }
 
 func newClient(address Address, options ...remote.Option) (*Client, error) {
@@ -100,6 +101,9 @@ func newClient(address Address, options ...remote.Option) (*Client, error) {
 	}
 	return &Client{address: address, options: options, puller: puller, pusher: pusher}, nil
 }
+
+// retries bridges a hiccup; a registry that is away longer is the caller's to wait for.
+var retries = remote.Backoff{Duration: 250 * time.Millisecond, Factor: 2.5, Jitter: 0.1, Steps: 4}
 
 // Limits of one request. A registry may take long to digest what it was sent.
 const (

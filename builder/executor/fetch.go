@@ -54,10 +54,11 @@ func (o *options) fetch(ctx context.Context) (word fetched, err error) {
 	}
 	// The registry is asked while the layer is packed.
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() (err error) {
-		word.Source, err = packLayer(filepath.Join(o.source, fileSourceLayer), func(w io.Writer) error {
+	group.Go(func() error {
+		facts, err := packLayer(filepath.Join(o.source, fileSourceLayer), func(w io.Writer) error {
 			return cache.WriteSource(w, tree, files, o.runtime.Dir)
 		})
+		word.Source = &facts
 		return err
 	})
 	group.Go(func() (err error) {

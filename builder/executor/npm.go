@@ -28,7 +28,8 @@ func (o *options) npm(ctx context.Context, locked bool) error {
 		return err
 	}
 	output := newTail(o.out, secretsOf(o.packages))
-	cmd := exec.CommandContext(ctx, "npm", verb, "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--foreground-scripts")
+	arguments := append(slices.Clone(o.npmCommand[1:]), verb, "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--foreground-scripts")
+	cmd := exec.CommandContext(ctx, o.npmCommand[0], arguments...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = o.work, output, output, environ
 	// Its own group, so that a deadline ends its children too. A daemon that
 	// left the group and keeps our pipe must not keep us.

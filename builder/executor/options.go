@@ -26,6 +26,8 @@ type options struct {
 	environ []string
 	out     io.Writer
 	limits  cache.Limits
+	// npmCommand is npm, and what comes before its arguments.
+	npmCommand []string
 	// background is what the report need not wait for, but the process must.
 	background sync.WaitGroup
 
@@ -53,7 +55,7 @@ func (p *prefixes) Set(text string) error {
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{limits: cache.DefaultLimits}
+	o := &options{limits: cache.DefaultLimits, npmCommand: []string{"npm"}}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Func("plan", "the plan as JSON", func(text string) error { return json.Unmarshal([]byte(text), &o.plan) })

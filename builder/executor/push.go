@@ -118,7 +118,7 @@ func (p *pusher) collect() error {
 	if err != nil {
 		return err
 	}
-	source := &layer{word.Source, filepath.Join(p.source, fileSourceLayer)}
+	source := &layer{*word.Source, filepath.Join(p.source, fileSourceLayer)}
 	p.upload(source)
 	p.result.DependencyKey, p.result.Cached = word.DependencyKey, word.Cached != nil
 	p.result.Floating = word.DependencyKey != "" && !word.Locked

@@ -35,8 +35,8 @@ type fetched struct {
 	Cached *layerFacts `json:"cached,omitempty"`
 	// Locked is true if a lock file fixes every version.
 	Locked bool `json:"locked,omitempty"`
-	// Source is the layer in fileSourceLayer.
-	Source layerFacts `json:"source"`
+	// Source is the layer in fileSourceLayer; nil if fetch failed.
+	Source *layerFacts `json:"source,omitempty"`
 	// Seconds that fetch worked.
 	Seconds float64 `json:"seconds"`
 }
@@ -108,7 +108,7 @@ func (o *options) awaitFetched(ctx context.Context) (fetched, error) {
 	if err := json.Unmarshal(text, &word); err != nil {
 		return word, fmt.Errorf("read word of fetch: %w", err)
 	}
-	if word.Failed {
+	if word.Failed || word.Source == nil {
 		return word, errPredecessor
 	}
 	return word, nil
