@@ -105,6 +105,9 @@ func Changes(last, next Plan) []Change {
 	return changes
 }
 
+// BaseDigest is the digest of the base image alone, wherever it is: "sha256:…".
+func (p Plan) BaseDigest() string { return digestOf(p.Base) }
+
 func digestOf(image string) string {
 	if _, digest, found := strings.Cut(image, "@"); found {
 		return digest

@@ -22,26 +22,28 @@ type Class string
 // Classes of failures. Those for which Passing is true can go away by
 // themselves; the others wait for a change of the key or of a Secret.
 const (
-	ClassGitAuth             Class = "GitAuth"
-	ClassRefNotFound         Class = "RefNotFound"
-	ClassSourceUnavailable   Class = "SourceUnavailable"
-	ClassSourceTooLarge      Class = "SourceTooLarge"
-	ClassSourceInvalid       Class = "SourceInvalid"
-	ClassDependencyNotFound  Class = "DependencyNotFound"
-	ClassDependencyAuth      Class = "DependencyAuth"
-	ClassInstallFailed       Class = "InstallFailed"
-	ClassOutOfMemory         Class = "OutOfMemory"
-	ClassPodRefused          Class = "PodRefused"
-	ClassTimeout             Class = "Timeout"
-	ClassRegistryAuth        Class = "RegistryAuth"
-	ClassRegistryUnavailable Class = "RegistryUnavailable"
-	ClassNodeLost            Class = "NodeLost"
+	ClassGitAuth            Class = "GitAuth"
+	ClassRefNotFound        Class = "RefNotFound"
+	ClassSourceUnavailable  Class = "SourceUnavailable"
+	ClassSourceTooLarge     Class = "SourceTooLarge"
+	ClassSourceInvalid      Class = "SourceInvalid"
+	ClassDependencyNotFound Class = "DependencyNotFound"
+	ClassDependencyAuth     Class = "DependencyAuth"
+	ClassInstallFailed      Class = "InstallFailed"
+	// ClassDependencyUnavailable means that a registry of packages did not answer.
+	ClassDependencyUnavailable Class = "DependencyUnavailable"
+	ClassOutOfMemory           Class = "OutOfMemory"
+	ClassPodRefused            Class = "PodRefused"
+	ClassTimeout               Class = "Timeout"
+	ClassRegistryAuth          Class = "RegistryAuth"
+	ClassRegistryUnavailable   Class = "RegistryUnavailable"
+	ClassNodeLost              Class = "NodeLost"
 )
 
 // Passing reports whether a failure of this class may go away without any change.
 func (c Class) Passing() bool {
 	switch c {
-	case ClassSourceUnavailable, ClassRegistryUnavailable, ClassNodeLost, ClassPodRefused:
+	case ClassSourceUnavailable, ClassDependencyUnavailable, ClassRegistryUnavailable, ClassNodeLost, ClassPodRefused:
 		return true
 	}
 	return false

@@ -1,18 +1,25 @@
-// Package registry asks image registries, over go-containerregistry.
+// Package registry asks image registries and pushes to them, over go-containerregistry.
 //
-// In goes a reference; out comes its digest, or an error that says whether the
-// registry knows it not or could not be asked: these are different answers, and
-// the second is never turned into the first. The package also knows that one
-// registry may have two addresses, one for those who push and one for nodes that
-// pull. It never writes; package builder/executor does.
+// In goes a reference; out comes its digest or its image, or an error that says
+// whether the registry knows it not, refuses the credential or could not be
+// asked: these are different answers, and none is ever turned into another. In
+// go layers and an image; out comes nothing but success or such an error. The
+// package also knows that one registry may have two addresses, one for those
+// who push and one for nodes that pull. It never shows a credential, and never
+// speaks HTTP without TLS unless it was told that the registry does.
 package registry
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -56,13 +63,94 @@ func swap(reference, from, to string) string {
 // Client asks registries. It is safe for concurrent use.
 type Client struct {
 	address Address
-	keys    authn.Keychain
+	options []remote.Option
+	// puller and pusher keep the tokens of the repositories that they were used for.
+	puller *remote.Puller
+	pusher *remote.Pusher
 }
 
 // New makes a client that asks the registry at address with the credential, and
 // every other one without.
 func New(address Address, username, password string) *Client {
-	return &Client{address: address, keys: single{address.Push, authn.AuthConfig{Username: username, Password: password}}}
+	c, err := NewWithKeys(address, single{address.Push, authn.AuthConfig{Username: username, Password: password}}, nil)
+	if err != nil {
+		panic(err) // only certificates can be wrong
+	}
+	return c
+}
+
+// NewWithKeys makes a client that finds credentials in keys. The PEM
+// certificates of roots are trusted besides the system's; nil is none.
+func NewWithKeys(address Address, keys authn.Keychain, roots []byte) (*Client, error) {
+	base, err := newTransport(roots)
+	if err != nil {
+		return nil, fmt.Errorf("make registry client: %w", err)
+	}
+	return newClient(address, remote.WithAuthFromKeychain(keys), remote.WithTransport(scheme{base, address}),
+		remote.WithUserAgent("gitfn"), remote.WithRetryBackoff(retries))
+}
+
+func newClient(address Address, options ...remote.Option) (*Client, error) {
+	puller, err := remote.NewPuller(options...)
+	if err != nil {
+		return nil, fmt.Errorf("make registry client: %w", err)
+	}
+	pusher, err := remote.NewPusher(options...)
+	if err != nil {
+		return nil, fmt.Errorf("make registry client: %w", err)
+	}
+	return &Client{address: address, options: options, puller: puller, pusher: pusher}, nil
+}
+
+// retries bridges a hiccup; a registry that is away longer is the caller's to wait for.
+var retries = remote.Backoff{Duration: 250 * time.Millisecond, Factor: 2.5, Jitter: 0.1, Steps: 4}
+
+// Limits of one request. A registry may take long to digest what it was sent.
+const (
+	dialTimeout   = 10 * time.Second
+	answerTimeout = 2 * time.Minute
+)
+
+func newTransport(roots []byte) (*http.Transport, error) {
+	t := &http.Transport{
+		Proxy:                 http.ProxyFromEnvironment,
+		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
+		TLSHandshakeTimeout:   dialTimeout,
+		ResponseHeaderTimeout: answerTimeout,
+		ForceAttemptHTTP2:     true,
+		MaxIdleConnsPerHost:   16,
+		IdleConnTimeout:       90 * time.Second,
+	}
+	if len(roots) > 0 {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			pool = x509.NewCertPool()
+		}
+		if !pool.AppendCertsFromPEM(roots) {
+			return nil, errors.New("the trust bundle holds no PEM certificate")
+		}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool}
+	}
+	return t, nil
+}
+
+// scheme refuses to speak without TLS unless that is allowed: for hosts that
+// look local, go-containerregistry falls back to plain HTTP by itself. And where
+// it is allowed it spares the registry the TLS that is tried first.
+type scheme struct {
+	next    http.RoundTripper
+	address Address
+}
+
+// RoundTrip sends the request on, or refuses.
+func (s scheme) RoundTrip(r *http.Request) (*http.Response, error) {
+	switch plain := r.URL.Scheme == "http"; {
+	case plain && !s.address.PlainHTTP:
+		return nil, fmt.Errorf("%s does not speak TLS, and the registry is not configured for plain HTTP", r.URL.Host)
+	case !plain && s.address.PlainHTTP && r.URL.Host == s.address.Push:
+		return nil, fmt.Errorf("%s is configured for plain HTTP", r.URL.Host)
+	}
+	return s.next.RoundTrip(r)
 }
 
 // Digest returns the digest of a reference, "sha256:…". Its errors match
@@ -72,49 +160,65 @@ func (c *Client) Digest(ctx context.Context, reference string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("ask for image: %w", err)
 	}
-	descriptor, err := remote.Head(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(c.keys))
-	if err != nil {
-		return "", fmt.Errorf("ask for image %s: %w", ref, Classify(err))
+	// Nothing is kept for the next time: the manager asks for very many repositories.
+	options := append(slices.Clone(c.options), remote.WithContext(ctx))
+	head, err := remote.Head(ref, options...)
+	if err == nil {
+		return head.Digest.String(), nil
 	}
-	return descriptor.Digest.String(), nil
+	if status(err) == http.StatusNotFound {
+		// The answer to HEAD has no body that could tell an unknown image from
+		// an unknown path.
+		found, again := remote.Get(ref, options...)
+		if again == nil {
+			return found.Digest.String(), nil
+		}
+		err = again
+	}
+	return "", fmt.Errorf("ask for image %s: %w", ref, Classify(err))
 }
 
 // ParseReference reads a reference to an image. A host without TLS is spoken to
-// over HTTP only if address says so, or if it is on this machine.
+// over HTTP only if address says so.
 func ParseReference(reference string, address Address) (name.Reference, error) {
-	var options []name.Option
-	if address.PlainHTTP && strings.HasPrefix(reference, address.Push+"/") {
-		options = append(options, name.Insecure)
-	}
-	return name.ParseReference(reference, options...)
+	return name.ParseReference(reference, nameOptions(reference, address)...)
 }
 
-// Classify wraps an error of go-containerregistry with the one of this package
-// that tells what it means.
-func Classify(err error) error {
-	var answer *transport.Error
-	if !errors.As(err, &answer) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+func nameOptions(reference string, address Address) []name.Option {
+	if address.PlainHTTP && strings.HasPrefix(reference, address.Push+"/") {
+		return []name.Option{name.Insecure}
 	}
-	switch answer.StatusCode {
+	return nil
+}
+
+// unknown are the codes with which registries say that an image is not there.
+// NOT_FOUND is Harbor's, for a project or an artifact.
+var unknown = []transport.ErrorCode{transport.ManifestUnknownErrorCode, transport.NameUnknownErrorCode, "NOT_FOUND"}
+
+// Classify wraps an error of go-containerregistry with the one of this package
+// that tells what it means. A 404 is ErrNotFound only where the registry says
+// what it does not know: a proxy's 404 is no answer.
+func Classify(err error) error {
+	switch status(err) {
 	case http.StatusNotFound:
-		return fmt.Errorf("%w: %w", ErrNotFound, err)
+		var answer *transport.Error
+		errors.As(err, &answer)
+		for _, diagnostic := range answer.Errors {
+			if slices.Contains(unknown, diagnostic.Code) {
+				return fmt.Errorf("%w: %w", ErrNotFound, err)
+			}
+		}
 	case http.StatusUnauthorized, http.StatusForbidden:
 		return fmt.Errorf("%w: %w", ErrAuth, err)
 	}
 	return fmt.Errorf("%w: %w", ErrUnavailable, err)
 }
 
-// single is a keychain with the credential of one host.
-type single struct {
-	host   string
-	config authn.AuthConfig
-}
-
-// Resolve returns the credential for its host, and none for any other.
-func (s single) Resolve(resource authn.Resource) (authn.Authenticator, error) {
-	if resource.RegistryStr() == s.host && s.config.Username != "" {
-		return authn.FromConfig(s.config), nil
+// status is the code of the registry's answer, or 0.
+func status(err error) int {
+	var answer *transport.Error
+	if errors.As(err, &answer) {
+		return answer.StatusCode
 	}
-	return authn.Anonymous, nil
+	return 0
 }

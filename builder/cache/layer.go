@@ -11,7 +11,9 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gitfn/gitfn/gitsource"
 )
@@ -19,8 +21,11 @@ import (
 // ErrUnsafe means that a tar of dependencies holds what no layer may hold.
 var ErrUnsafe = errors.New("what install wrote is refused")
 
-// epoch is the time of everything in a layer.
-var epoch = time.Unix(0, 0).UTC()
+// Epoch is the time of everything in a layer.
+var Epoch = time.Unix(0, 0).UTC()
+
+// whiteout begins the names by which a layer takes files out of lower layers.
+const whiteout = ".wh."
 
 // header makes the header of an entry with all that could vary taken out.
 func header(name string, kind byte, executable bool) *tar.Header {
@@ -34,18 +39,44 @@ func header(name string, kind byte, executable bool) *tar.Header {
 	if kind == tar.TypeDir {
 		name += "/"
 	}
-	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, ModTime: epoch, Format: tar.FormatPAX}
+	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, ModTime: Epoch, Format: tar.FormatPAX}
 }
 
-// WriteSource writes the files of a tree below dir as a layer.
-func WriteSource(w io.Writer, tree *gitsource.Tree, dir string) error {
+// below is where files for dir lie in a layer.
+func below(dir string) string { return strings.TrimPrefix(path.Clean(dir), "/") }
+
+// inModules reports whether a path is a directory of modules or lies in one.
+func inModules(name string) bool { return slices.Contains(strings.Split(name, "/"), Modules) }
+
+// SourceFiles are the files of a tree that go into the image: all but the
+// project's npm configuration, which may hold a token and is of no use to the
+// server, and, if dependencies are installed, what the tree brings as its own
+// node_modules: two sources of one directory would be a mixture of versions. A
+// name that would take files out of lower layers is ErrUnsafe.
+func SourceFiles(tree *gitsource.Tree, installs bool) ([]gitsource.File, error) {
+	var files []gitsource.File
+	for _, file := range tree.Files {
+		for part := range strings.SplitSeq(file.Path, "/") {
+			if strings.HasPrefix(part, whiteout) {
+				return nil, fmt.Errorf("%w: %q: names that begin with %s delete files in images", ErrUnsafe, file.Path, whiteout)
+			}
+		}
+		if file.Path != npmConfig && !(installs && inModules(file.Path)) {
+			files = append(files, file)
+		}
+	}
+	return files, nil
+}
+
+// WriteSource writes files of a tree below dir as a layer. Files are sorted by path.
+func WriteSource(w io.Writer, tree *gitsource.Tree, files []gitsource.File, dir string) error {
 	out := tar.NewWriter(w)
 	made := map[string]bool{}
-	dir = strings.TrimPrefix(path.Clean(dir), "/")
+	dir = below(dir)
 	if err := out.WriteHeader(header(dir, tar.TypeDir, false)); err != nil {
 		return err
 	}
-	for _, file := range tree.Files {
+	for _, file := range files {
 		for _, parent := range parents(file.Path) {
 			if made[parent] {
 				continue
@@ -92,17 +123,15 @@ func writeFile(out *tar.Writer, tree *gitsource.Tree, file gitsource.File, name 
 	return err
 }
 
-// WriteInstalled writes the directory installed, for example node_modules, of
-// the folder work as a tar below dir. It follows no link, and leaves out what is
-// neither file, directory nor link.
-func WriteInstalled(w io.Writer, work, installed, dir string) error {
+// WriteInstalled writes every node_modules in the folder work as a tar below dir.
+// A workspace has one for each of its packages. It follows no link, and leaves
+// out what is neither file, directory nor link. More than the limits allow is
+// ErrUnsafe.
+func WriteInstalled(w io.Writer, work, dir string, limits Limits) error {
 	out := tar.NewWriter(w)
-	dir = strings.TrimPrefix(path.Clean(dir), "/")
-	root := filepath.Join(work, installed)
-	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && file == root {
-			return filepath.SkipAll
-		}
+	dir = below(dir)
+	spent := budget{limits: limits}
+	err := filepath.WalkDir(work, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -110,43 +139,58 @@ func WriteInstalled(w io.Writer, work, installed, dir string) error {
 		if err != nil {
 			return err
 		}
-		return writeEntry(out, file, path.Join(dir, filepath.ToSlash(relative)), entry)
+		relative = filepath.ToSlash(relative)
+		if !inModules(relative) || relative == path.Join(Modules, ".package-lock.json") {
+			return nil // npm's own notes: worthless without the times, which a layer does not keep
+		}
+		if entry.Name() == Modules && !inModules(path.Dir(relative)) && !entry.IsDir() {
+			return nil
+		}
+		return writeEntry(out, &spent, file, path.Join(dir, relative), entry)
 	})
 	if err != nil {
-		return fmt.Errorf("pack %s: %w", installed, err)
+		return fmt.Errorf("pack %s: %w", Modules, err)
 	}
 	return out.Close()
 }
 
-func writeEntry(out *tar.Writer, file, name string, entry fs.DirEntry) error {
-	info, err := entry.Info()
-	if err != nil {
-		return err
-	}
+func writeEntry(out *tar.Writer, spent *budget, file, name string, entry fs.DirEntry) error {
 	switch {
 	case entry.IsDir():
-		return out.WriteHeader(header(name, tar.TypeDir, false))
-	case info.Mode()&fs.ModeSymlink != 0:
+		return errors.Join(spent.take(0), out.WriteHeader(header(name, tar.TypeDir, false)))
+	case entry.Type()&fs.ModeSymlink != 0:
 		h := header(name, tar.TypeSymlink, false)
+		var err error
 		if h.Linkname, err = os.Readlink(file); err != nil {
 			return err
 		}
-		return out.WriteHeader(h)
-	case info.Mode().IsRegular():
-		content, err := os.Open(file)
-		if err != nil {
-			return err
-		}
-		defer content.Close()
-		h := header(name, tar.TypeReg, info.Mode()&0o111 != 0)
-		h.Size = info.Size()
-		if err := out.WriteHeader(h); err != nil {
-			return err
-		}
-		_, err = io.Copy(out, content)
-		return err
+		return errors.Join(spent.take(0), out.WriteHeader(h))
+	case entry.Type().IsRegular():
+		return writeRegular(out, spent, file, name)
 	}
 	return nil
+}
+
+func writeRegular(out *tar.Writer, spent *budget, file, name string) error {
+	content, err := os.OpenFile(file, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer content.Close()
+	info, err := content.Stat()
+	if err != nil {
+		return err
+	}
+	h := header(name, tar.TypeReg, info.Mode()&0o111 != 0)
+	h.Size = info.Size()
+	if err := spent.take(h.Size); err != nil {
+		return err
+	}
+	if err := out.WriteHeader(h); err != nil {
+		return err
+	}
+	_, err = io.CopyN(out, content, h.Size)
+	return err
 }
 
 // Limits bound a tar of dependencies.
@@ -157,73 +201,144 @@ type Limits struct {
 }
 
 // DefaultLimits hold the dependencies of large Functions.
-var DefaultLimits = Limits{Bytes: 4 << 30, Entries: 500_000}
+var DefaultLimits = Limits{Bytes: 2 << 30, Entries: 500_000}
+
+// budget is what of the limits is used up.
+type budget struct {
+	limits  Limits
+	bytes   int64
+	entries int
+}
+
+func (b *budget) take(size int64) error {
+	if b.entries++; b.entries > b.limits.Entries {
+		return fmt.Errorf("%w: dependencies have more than %d files", ErrUnsafe, b.limits.Entries)
+	}
+	if size > b.limits.Bytes-b.bytes {
+		return fmt.Errorf("%w: dependencies have more than %d MiB", ErrUnsafe, b.limits.Bytes>>20)
+	}
+	b.bytes += size
+	return nil
+}
 
 // CopyInstalled reads a tar that code of users may have written and writes it as
-// a layer: every entry below dir/installed, in order, made of directories, files
-// and links that stay below dir; with normalised headers. Anything else is
-// ErrUnsafe. It reads its input once, from the beginning to the end.
-func CopyInstalled(w io.Writer, r io.Reader, dir, installed string, limits Limits) (entries int, err error) {
+// a layer: entries in a node_modules below dir, in order, each in a directory
+// that came before it, made of directories, files and links that stay below dir;
+// with normalised headers. Anything else is ErrUnsafe. It reads its input once,
+// from the beginning to the end, and keeps nothing that grows with it.
+func CopyInstalled(w io.Writer, r io.Reader, dir string, limits Limits) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
-	dir = strings.TrimPrefix(path.Clean(dir), "/")
-	root, last, total := path.Join(dir, installed), "", int64(0)
+	c := checker{dir: below(dir), budget: budget{limits: limits}}
 	for {
 		h, err := in.Next()
 		if err == io.EOF {
-			return entries, out.Close()
+			return out.Close()
 		}
 		if err != nil {
-			return entries, fmt.Errorf("%w: it is no tar: %w", ErrUnsafe, err)
+			return fmt.Errorf("%w: it is no tar: %w", ErrUnsafe, err)
 		}
 		name := strings.TrimSuffix(h.Name, "/")
-		if err := checkEntry(h, name, last, dir, root); err != nil {
-			return entries, err
+		if why := c.refuse(h, name); why != "" {
+			return fmt.Errorf("%w: %.200q %s", ErrUnsafe, h.Name, why)
 		}
-		last = name
-		if entries++; entries > limits.Entries {
-			return entries, fmt.Errorf("%w: it has more than %d entries", ErrUnsafe, limits.Entries)
-		}
-		if total += h.Size; total > limits.Bytes {
-			return entries, fmt.Errorf("%w: it has more than %d bytes", ErrUnsafe, limits.Bytes)
+		if err := c.budget.take(h.Size); err != nil {
+			return err
 		}
 		clean := header(name, h.Typeflag, h.Mode&0o111 != 0)
 		clean.Size, clean.Linkname = h.Size, h.Linkname
 		if err := out.WriteHeader(clean); err != nil {
-			return entries, fmt.Errorf("%w: %q: %w", ErrUnsafe, name, err)
+			return fmt.Errorf("write layer: %.200q: %w", name, err)
 		}
-		if _, err := io.Copy(out, in); err != nil {
-			return entries, fmt.Errorf("copy %q: %w", name, err)
+		switch n, err := io.Copy(out, in); {
+		case errors.Is(err, io.ErrUnexpectedEOF), err == nil && n != h.Size:
+			return fmt.Errorf("%w: it breaks off", ErrUnsafe)
+		case err != nil:
+			return fmt.Errorf("write layer: %.200q: %w", name, err)
 		}
 	}
 }
 
-func checkEntry(h *tar.Header, name, last, dir, root string) error {
-	refuse := func(why string) error { return fmt.Errorf("%w: %q %s", ErrUnsafe, h.Name, why) }
+// checker remembers of a tar what the next entry is judged by.
+type checker struct {
+	dir    string
+	last   []string // path of the entry before
+	open   []string // the directory of the entry before, and those above it
+	budget budget
+}
+
+// Bounds of one name.
+const (
+	mostPath = 4000
+	mostName = 255
+)
+
+// refuse says what is wrong with an entry; empty is nothing.
+func (c *checker) refuse(h *tar.Header, name string) string {
+	parts := strings.Split(name, "/")
 	switch {
-	case name != path.Clean(name) || strings.ContainsFunc(name, isControl) || len(name) > 4096:
-		return refuse("is no clean path")
-	case name != root && !strings.HasPrefix(name, root+"/"):
-		return refuse("is outside of " + root)
-	case slices.Compare(strings.Split(last, "/"), strings.Split(name, "/")) >= 0:
-		return refuse("is out of order")
+	case name != path.Clean(name) || len(name) > mostPath || !printable(name):
+		return "is no clean path"
+	case slices.ContainsFunc(parts, func(part string) bool { return part == ".." || len(part) > mostName }):
+		return "is no clean path"
+	case slices.ContainsFunc(parts, func(part string) bool { return strings.HasPrefix(part, whiteout) }):
+		return "is a whiteout"
 	case h.Size < 0 || h.Typeflag != tar.TypeReg && h.Size != 0:
-		return refuse("has a wrong size")
+		return "has a wrong size"
 	}
-	// Whiteouts would take files out of lower layers.
-	if strings.HasPrefix(path.Base(name), ".wh.") {
-		return refuse("is a whiteout")
+	relative, inside := strings.CutPrefix(name, c.dir+"/")
+	switch {
+	case !inside || !inModules(relative):
+		return "is outside of " + c.dir + "/" + Modules
+	case slices.Compare(c.last, parts) >= 0:
+		return "is out of order"
+	}
+	c.last = parts
+	for len(c.open) > 0 && !strings.HasPrefix(name, c.open[len(c.open)-1]+"/") {
+		c.open = c.open[:len(c.open)-1]
+	}
+	switch top := !inModules(path.Dir(relative)); {
+	case top && h.Typeflag != tar.TypeDir:
+		return "is no directory"
+	case !top && (len(c.open) == 0 || c.open[len(c.open)-1] != path.Dir(name)):
+		return "lies in what is no directory"
 	}
 	switch h.Typeflag {
-	case tar.TypeReg, tar.TypeDir:
-		return nil
+	case tar.TypeReg:
+		return ""
+	case tar.TypeDir:
+		c.open = append(c.open, name)
+		return ""
 	case tar.TypeSymlink:
-		target := path.Join(path.Dir(name), h.Linkname)
-		if path.IsAbs(h.Linkname) || target != dir && !strings.HasPrefix(target, dir+"/") || strings.ContainsFunc(h.Linkname, isControl) {
-			return refuse("links to the outside")
+		if !c.leadsInside(name, h.Linkname) {
+			return fmt.Sprintf("links to %.200q, which is outside of the Function", h.Linkname)
 		}
-		return nil
+		return ""
 	}
-	return refuse("is neither a file, a directory nor a symbolic link")
+	return "is neither a file, a directory nor a symbolic link"
 }
 
-func isControl(r rune) bool { return r < ' ' || r == 0x7f || r == '\ufffd' }
+// leadsInside reports whether a link stays below dir, whatever other links there
+// are: it climbs only at its beginning, through directories that are none.
+func (c *checker) leadsInside(name, link string) bool {
+	if link == "" || len(link) > mostPath || !printable(link) || path.IsAbs(link) {
+		return false
+	}
+	rest := link
+	for {
+		next, climbs := strings.CutPrefix(rest, "../")
+		if !climbs {
+			break
+		}
+		rest = next
+	}
+	if rest != ".." && slices.Contains(strings.Split(rest, "/"), "..") {
+		return false
+	}
+	target := path.Join(path.Dir(name), link)
+	return target == c.dir || strings.HasPrefix(target, c.dir+"/")
+}
+
+// printable reports whether a name is UTF-8 without control characters.
+func printable(name string) bool {
+	return utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r >= 0x7f && r <= 0x9f })
+}

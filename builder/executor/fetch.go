@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/builder/cache"
@@ -22,45 +23,70 @@ import (
 const platform = "linux/" + runtime.GOARCH
 
 // fetch gets the files and says what there is to do.
-func fetch(ctx context.Context, o *options) (_ *builder.Result, err error) {
+func fetch(ctx context.Context, o *options) (*builder.Result, error) {
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	limited, cancel := o.limited(ctx)
 	defer cancel()
-	var word fetched
-	defer func() {
-		if err != nil {
-			word = fetched{Failed: true}
-		}
-		word.Seconds = time.Since(began).Seconds()
-		err = errors.Join(err, say(o.source, fileFetched, word))
-	}()
+	word, err := o.fetch(limited)
+	if err = o.classified(limited, builder.StageFetch, err); err != nil {
+		word = fetched{Failed: true}
+	}
+	word.Seconds = time.Since(began).Seconds()
+	return nil, errors.Join(err, say(o.source, fileFetched, word))
+}
 
+func (o *options) fetch(ctx context.Context) (word fetched, err error) {
 	tree, err := o.tree(ctx)
 	if err != nil {
-		return nil, err
+		return word, err
 	}
 	defer tree.Close()
 	if err := o.checkTree(tree); err != nil {
-		return nil, err
+		return word, err
 	}
-	if err := o.writeSourceLayer(tree); err != nil {
-		return nil, err
-	}
-	inputs, err := cache.NodeInputs(tree)
+	inputs, err := cache.Select(o.runtime, tree)
 	if err != nil {
-		return nil, &builder.StepError{Class: builder.ClassSourceInvalid, Message: err.Error()}
+		return word, classifyInputs(err)
 	}
-	if inputs.None() {
-		return nil, nil
+	files, err := cache.SourceFiles(tree, !inputs.None())
+	if err != nil {
+		return word, classifyInputs(err)
 	}
-	word.Locked = inputs.Locked
-	if word.DependencyKey, err = cache.Key(o.plan, platform, tree, inputs); err != nil {
-		return nil, err
+	// The registry is asked while the layer is packed.
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		facts, err := packLayer(filepath.Join(o.source, fileSourceLayer), func(w io.Writer) error {
+			return cache.WriteSource(w, tree, files, o.runtime.Dir)
+		})
+		word.Source = &facts
+		return err
+	})
+	group.Go(func() (err error) {
+		if inputs.None() {
+			return nil
+		}
+		word.Locked = inputs.Locked
+		facts := cache.Facts{Base: o.plan.BaseDigest(), Platform: platform, Recipe: o.plan.Recipe, Rebuild: o.plan.Rebuild}
+		if word.DependencyKey, err = cache.Key(facts, inputs, tree); err != nil {
+			return err
+		}
+		if word.Cached, err = o.cachedLayer(ctx, word.DependencyKey); err != nil || word.Cached != nil {
+			return err
+		}
+		return o.writeInputs(tree, inputs)
+	})
+	return word, group.Wait()
+}
+
+// classifyInputs translates errors of package cache.
+func classifyInputs(err error) error {
+	switch {
+	case errors.Is(err, cache.ErrForeignLock):
+		return &builder.StepError{Class: builder.ClassInstallFailed, Message: err.Error()}
+	case errors.Is(err, cache.ErrManifest), errors.Is(err, cache.ErrUnsafe):
+		return &builder.StepError{Class: builder.ClassSourceInvalid, Message: err.Error()}
 	}
-	if word.Cached, err = o.cachedLayer(ctx, word.DependencyKey); err != nil || word.Cached != "" {
-		return nil, err
-	}
-	return nil, o.writeInputs(tree, inputs)
+	return err
 }
 
 // tree gets the files from where the plan says.
@@ -85,7 +111,7 @@ func (o *options) tree(ctx context.Context) (*gitsource.Tree, error) {
 		return nil, err
 	}
 	client, err := gitsource.New(gitsource.Options{
-		CacheDir: filepath.Join(os.TempDir(), "mirror"), Allow: o.allow, RootCAs: bundle, Timeout: o.timeout,
+		CacheDir: filepath.Join(o.tmp, "mirror"), Allow: o.allow, Deny: o.deny, RootCAs: bundle, Timeout: o.timeout,
 	})
 	if err != nil {
 		return nil, err
@@ -155,69 +181,65 @@ func (o *options) checkTree(tree *gitsource.Tree) error {
 	return nil
 }
 
-func (o *options) writeSourceLayer(tree *gitsource.Tree) (err error) {
-	file, err := os.OpenFile(filepath.Join(o.source, fileSourceLayer), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("write source layer: %w", err)
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	packed := gzip.NewWriter(file)
-	if err := cache.WriteSource(packed, tree, o.runtime.Dir); err != nil {
-		return fmt.Errorf("write source layer: %w", err)
-	}
-	return packed.Close()
-}
+// dependencyTag is where the dependency layer of a key is kept: beside the
+// Function's images, for it alone.
+func dependencyTag(plan builder.Plan, key string) string { return plan.Repository + ":deps-" + key }
 
-// cachedLayer asks whether the registry holds the dependencies already.
-func (o *options) cachedLayer(ctx context.Context, key string) (string, error) {
-	store, err := o.store()
+// cachedLayer asks whether the registry holds the dependencies already. Only its
+// word that they are not there makes them be installed.
+func (o *options) cachedLayer(ctx context.Context, key string) (*layerFacts, error) {
+	client, err := o.client()
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	digest, err := store.digest(ctx, dependencyTag(o.plan, key))
+	image, err := client.Image(ctx, dependencyTag(o.plan, key))
 	if errors.Is(err, registry.ErrNotFound) {
-		return "", nil
+		return nil, nil
 	}
-	return digest, err
+	if err != nil {
+		return nil, err
+	}
+	manifest, err := image.Manifest()
+	if err != nil {
+		return nil, fmt.Errorf("read dependency layer: %w", registry.Classify(err))
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, fmt.Errorf("read dependency layer: %w", registry.Classify(err))
+	}
+	if len(manifest.Layers) != 1 || len(config.RootFS.DiffIDs) != 1 {
+		return nil, nil // not of our making: it is made anew
+	}
+	return &layerFacts{Digest: manifest.Layers[0].Digest, DiffID: config.RootFS.DiffIDs[0], Size: manifest.Layers[0].Size}, nil
 }
 
 // writeInputs copies what the package manager is to see.
 func (o *options) writeInputs(tree *gitsource.Tree, inputs cache.Inputs) error {
-	for _, file := range tree.Files {
-		if !slices.Contains(inputs.Files, file.Path) {
-			continue
-		}
-		to := filepath.Join(o.source, dirInputs, filepath.FromSlash(file.Path))
-		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
-			return err
-		}
-		if file.Symlink != "" {
-			if err := os.Symlink(file.Symlink, to); err != nil {
-				return err
-			}
-			continue
-		}
-		if err := copyFile(tree, file, to); err != nil {
+	for _, file := range inputs.Files {
+		if err := writeInput(tree, file, filepath.Join(o.source, dirInputs, filepath.FromSlash(file.Path))); err != nil {
 			return fmt.Errorf("write inputs: %w", err)
 		}
 	}
 	return nil
 }
 
-func copyFile(tree *gitsource.Tree, file gitsource.File, to string) (err error) {
-	mode := os.FileMode(0o644)
-	if file.Executable {
-		mode = 0o755
+func writeInput(tree *gitsource.Tree, file gitsource.File, to string) error {
+	if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
+		return err
+	}
+	if file.Symlink != "" {
+		return os.Symlink(file.Symlink, to)
 	}
 	from, err := tree.Open(file.Path)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
-	if err != nil {
+	if err := writeNew(to, func(w io.Writer) error { _, err := io.Copy(w, from); return err }); err != nil {
 		return err
 	}
-	_, err = io.Copy(out, from)
-	return errors.Join(err, out.Close())
+	if file.Executable {
+		return os.Chmod(to, 0o755)
+	}
+	return nil
 }

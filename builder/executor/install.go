@@ -4,63 +4,64 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/builder/cache"
 )
 
-// installedDir is what the package manager makes below where it works.
-const installedDir = "node_modules"
-
 // install runs the package manager, if there is something for it to do.
-func install(ctx context.Context, o *options) (_ *builder.Result, err error) {
-	var before fetched
-	if err := await(ctx, o.source, fileFetched, &before); err != nil {
+func install(ctx context.Context, o *options) (*builder.Result, error) {
+	before, err := o.awaitFetched(ctx)
+	if err != nil || !before.installs() {
 		return nil, err
 	}
-	if before.Failed {
-		return nil, errPredecessor
-	}
-	if before.DependencyKey == "" || before.Cached != "" {
-		return nil, nil // push does not wait for us
-	}
-	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, o.timeout)
+	limited, cancel := o.limited(ctx)
 	defer cancel()
-	defer func() {
-		word := installed{Failed: err != nil, Seconds: time.Since(began).Seconds()}
-		err = errors.Join(err, say(o.layers, fileInstalled, word))
-	}()
-	if err := os.CopyFS(o.work, os.DirFS(filepath.Join(o.source, dirInputs))); err != nil {
-		return nil, fmt.Errorf("copy inputs: %w", err)
+	err = o.classified(limited, builder.StageInstall, o.install(limited, before.Locked))
+	word := fileInstalled
+	if err != nil {
+		word = fileFailed // whoever waits for us need not wait longer
 	}
-	npmErr := o.npm(ctx, before.Locked)
-	// From here on nothing but this process runs here: what a script left
-	// behind could swap the tar for something else while it is written.
-	if err := killOthers(ctx); err != nil {
-		return nil, err
-	}
-	if err := emptyDir(o.layers); err != nil {
-		return nil, fmt.Errorf("clear what scripts wrote: %w", err)
-	}
-	if npmErr != nil {
-		return nil, npmErr
-	}
-	return nil, o.pack()
+	return nil, errors.Join(err, say(o.layers, word, struct{}{}))
 }
 
-// pack writes what was installed as one tar.
-func (o *options) pack() (err error) {
-	file, err := os.OpenFile(filepath.Join(o.layers, fileDeps), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
-	if err != nil {
-		return fmt.Errorf("pack dependencies: %w", err)
+func (o *options) install(ctx context.Context, locked bool) error {
+	if err := os.CopyFS(o.work, os.DirFS(filepath.Join(o.source, dirInputs))); err != nil {
+		return fmt.Errorf("copy inputs: %w", err)
 	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	return cache.WriteInstalled(file, o.work, installedDir, o.runtime.Dir)
+	installed := o.npm(ctx, locked)
+	// From here on nothing but this process runs here: what a script left
+	// behind could swap the tar for something else while it is written.
+	if err := killOthers(); err != nil {
+		return err
+	}
+	if err := emptyDir(o.layers); err != nil {
+		return fmt.Errorf("clear what scripts wrote: %w", err)
+	}
+	if installed != nil {
+		return installed
+	}
+	return writeNew(filepath.Join(o.layers, fileDeps), func(w io.Writer) error {
+		return cache.WriteInstalled(ctxWriter{ctx, w}, o.work, o.runtime.Dir, o.limits)
+	})
+}
+
+// ctxWriter stops a long write when its context ends.
+type ctxWriter struct {
+	ctx context.Context
+	io.Writer
+}
+
+// Write fails once the context has ended.
+func (c ctxWriter) Write(p []byte) (int, error) {
+	if err := c.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return c.Writer.Write(p)
 }
 
 // emptyDir removes all that is in a directory.

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -10,15 +9,18 @@ import (
 	"time"
 )
 
+// killLimit is how long a process may take to die. One that waits for a disk may.
+const killLimit = 10 * time.Second
+
 // killOthers ends every other process of the container, until there is none:
 // what scripts left behind shares our user and could do to our files what we
 // can. It works only as the container's first process, to which the kernel
 // gives all orphans; elsewhere, as in a test, it does nothing.
-func killOthers(ctx context.Context) error {
+func killOthers() error {
 	if os.Getpid() != 1 {
 		return nil
 	}
-	for {
+	for began := time.Now(); ; {
 		if err := syscall.Kill(-1, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
 			return fmt.Errorf("end what scripts left running: %w", err)
 		}
@@ -27,11 +29,10 @@ func killOthers(ctx context.Context) error {
 		if err != nil || alone {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if time.Since(began) > killLimit {
 			return errors.New("end what scripts left running: it does not end")
-		case <-time.After(2 * time.Millisecond):
 		}
+		time.Sleep(2 * time.Millisecond)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -23,20 +23,14 @@ func (o *options) npm(ctx context.Context, locked bool) error {
 	if locked {
 		verb = "ci"
 	}
-	tmp, err := os.MkdirTemp("", "npm-")
+	environ, err := o.npmEnviron()
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
-	rc := filepath.Join(o.packages, ".npmrc")
-	tail := newTail(o.out, secretsOf(rc))
-	cmd := exec.CommandContext(ctx, "npm", verb, "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--foreground-scripts")
-	cmd.Dir, cmd.Stdout, cmd.Stderr = o.work, tail, tail
-	cmd.Env = append(append([]string{}, o.environ...),
-		"HOME="+tmp, "npm_config_cache="+filepath.Join(tmp, "cache"), "npm_config_userconfig="+rc, "npm_config_globalconfig=/dev/null")
-	if o.trustBundle != "" {
-		cmd.Env = append(cmd.Env, "NODE_EXTRA_CA_CERTS="+o.trustBundle)
-	}
+	output := newTail(o.out, secretsOf(o.packages))
+	arguments := append(slices.Clone(o.npmCommand[1:]), verb, "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--foreground-scripts")
+	cmd := exec.CommandContext(ctx, o.npmCommand[0], arguments...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = o.work, output, output, environ
 	// Its own group, so that a deadline ends its children too. A daemon that
 	// left the group and keeps our pipe must not keep us.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -44,80 +38,63 @@ func (o *options) npm(ctx context.Context, locked bool) error {
 	cmd.WaitDelay = 500 * time.Millisecond
 	kills := outOfMemoryKills()
 	err = cmd.Run()
-	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil
+	if cmd.Process != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left of the group; often nothing
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		output.flush()
 		return nil
 	}
-	output := tail.String()
-	failure := classifyNpm(output)
+	failure := &builder.StepError{Output: output.String()}
 	var exit *exec.ExitError
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		failure = &builder.StepError{Class: builder.ClassTimeout, Message: fmt.Sprintf("npm %s took longer than %s", verb, o.timeout)}
 	case ctx.Err() != nil:
-		return errPredecessor // the Job is being deleted
+		failure.Class, failure.Message = builder.ClassTimeout, fmt.Sprintf("npm %s took longer than %s", verb, o.timeout.Round(time.Millisecond))
 	case outOfMemoryKills() > kills:
-		failure = &builder.StepError{Class: builder.ClassOutOfMemory,
-			Message: "a process of npm used more memory than the build's limit; give spec.resourceConfiguration.build more"}
+		failure.Class = builder.ClassOutOfMemory
+		failure.Message = "npm used more memory than the build's limit; give spec.resourceConfiguration.build more"
 	case !errors.As(err, &exit):
-		failure = &builder.StepError{Class: builder.ClassInstallFailed, Message: "npm does not start: " + err.Error()}
+		failure.Class, failure.Message = builder.ClassInstallFailed, "npm does not start: "+err.Error()
+	default:
+		failure.Class, failure.Message = classifyNpm(verb, exit.ExitCode(), output.errors)
 	}
-	failure.Output = output
 	return failure
 }
 
-// What npm prints of an error: a code, and lines that explain.
-var (
-	npmCode = regexp.MustCompile(`(?m)^npm (?:error|ERR!) code (\S+)`)
-	npm404  = regexp.MustCompile(`(?m)^npm (?:error|ERR!) 404\s+'?([^'\s]+@[^'\s]+)'? is not in`)
-	npmLine = regexp.MustCompile(`(?m)^npm (?:error|ERR!) (.*\S.*)$`)
-	npmHost = regexp.MustCompile(`https?://([^/\s"']+)`)
-)
-
-// classifyNpm reads the class of a failure out of npm's output.
-func classifyNpm(output string) *builder.StepError {
-	code := firstMatch(npmCode, output)
-	switch code {
-	case "E404", "ETARGET", "ENOVERSIONS":
-		what := firstMatch(npm404, output)
-		if what == "" {
-			what = explanation(output)
-		}
-		return &builder.StepError{Class: builder.ClassDependencyNotFound, Message: "the package registry has no " + strings.TrimSuffix(what, ".")}
-	case "E401", "E403", "ENEEDAUTH", "EOTP":
-		host := firstMatch(npmHost, output)
-		if host == "" {
-			host = "the package registry"
-		}
-		return &builder.StepError{Class: builder.ClassDependencyAuth,
-			Message: host + " refuses the credential; check .npmrc in Secret serverless-package-registry-config"}
-	case "ENOTFOUND", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT", "EAI_AGAIN", "ENETUNREACH", "ERR_SOCKET_TIMEOUT":
-		return &builder.StepError{Class: builder.ClassInstallFailed, Message: "the package registry does not answer: " + code}
-	case "EUSAGE":
-		return &builder.StepError{Class: builder.ClassInstallFailed, Message: "package.json and the lock file do not fit each other; run npm install and commit the lock file"}
-	case "":
-		return &builder.StepError{Class: builder.ClassInstallFailed, Message: "npm failed, see its output"}
+// npmEnviron is the container's environment with what npm needs on a read-only
+// file system, and whom it is to trust.
+func (o *options) npmEnviron() ([]string, error) {
+	home := filepath.Join(o.tmp, "home")
+	if err := os.MkdirAll(home, 0o700); err != nil {
+		return nil, fmt.Errorf("make home: %w", err)
 	}
-	return &builder.StepError{Class: builder.ClassInstallFailed, Message: fmt.Sprintf("npm failed with %s: %s", code, explanation(output))}
+	environ := append(slices.Clone(o.environ), "HOME="+home, "npm_config_cache="+filepath.Join(o.tmp, "npm"))
+	if rc := filepath.Join(o.packages, ".npmrc"); o.packages != "" {
+		environ = append(environ, "npm_config_userconfig="+rc)
+	}
+	if o.trustBundle == "" {
+		return environ, nil
+	}
+	bundle, err := o.bundle()
+	if err != nil {
+		return nil, err
+	}
+	// Node.js adds authorities to its own; what else scripts call takes one file for all.
+	all := filepath.Join(o.tmp, "ca.crt")
+	if err := os.WriteFile(all, append(systemRoots(), bundle...), 0o644); err != nil {
+		return nil, fmt.Errorf("write trust bundle: %w", err)
+	}
+	return append(environ, "NODE_EXTRA_CA_CERTS="+o.trustBundle, "SSL_CERT_FILE="+all, "GIT_SSL_CAINFO="+all), nil
 }
 
-func firstMatch(pattern *regexp.Regexp, text string) string {
-	if match := pattern.FindStringSubmatch(text); match != nil {
-		return match[1]
-	}
-	return ""
-}
-
-// explanation is the first line after the code.
-func explanation(output string) string {
-	for _, match := range npmLine.FindAllStringSubmatch(output, -1) {
-		if !strings.HasPrefix(match[1], "code ") && !strings.HasPrefix(match[1], "A complete log") {
-			return strings.TrimPrefix(match[1], "notarget ")
+// systemRoots are the authorities of the image, if it has any.
+func systemRoots() []byte {
+	for _, file := range []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"} {
+		if text, err := os.ReadFile(file); err == nil {
+			return append(bytes.TrimRight(text, "\n"), '\n')
 		}
 	}
-	return "see its output"
+	return nil
 }
 
 // outOfMemoryKills is how often the kernel has killed for memory in this
@@ -128,9 +105,9 @@ func outOfMemoryKills() int {
 		if err != nil {
 			continue
 		}
-		for line := range bytes.Lines(text) {
-			if count, found := bytes.CutPrefix(line, []byte("oom_kill ")); found {
-				n, _ := strconv.Atoi(string(bytes.TrimSpace(count)))
+		for line := range strings.Lines(string(text)) {
+			if count, found := strings.CutPrefix(line, "oom_kill "); found {
+				n, _ := strconv.Atoi(strings.TrimSpace(count))
 				return n
 			}
 		}

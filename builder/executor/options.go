@@ -1,20 +1,21 @@
 package executor
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
-	"net/http"
 	"net/netip"
 	"os"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+
 	"github.com/gitfn/gitfn/builder"
+	"github.com/gitfn/gitfn/builder/cache"
+	"github.com/gitfn/gitfn/registry"
 	"github.com/gitfn/gitfn/runtimes"
 )
 
@@ -24,84 +25,44 @@ type options struct {
 	runtime runtimes.Runtime
 	environ []string
 	out     io.Writer
+	limits  cache.Limits
+	// npmCommand is npm, and what comes before its arguments.
+	npmCommand []string
+	// background is what the report need not wait for, but the process must.
+	background sync.WaitGroup
 
-	source, layers, work   string
-	inline, gitCredentials string
-	dockerConfig, packages string
-	trustBundle, hint      string
-	termination            string
-	allow                  []netip.Prefix
-	plainHTTP              bool
-	timeout                time.Duration
+	source, layers, work, tmp string
+	inline, gitCredentials    string
+	dockerConfig, packages    string
+	trustBundle, hint         string
+	termination               string
+	allow, deny               prefixes
+	plainHTTP                 bool
+	timeout, wait             time.Duration
 }
 
-// stages maps a verb to its work.
-var stages = map[builder.Stage]func(context.Context, *options) (*builder.Result, error){
-	builder.StageFetch:   fetch,
-	builder.StageInstall: install,
-	builder.StagePush:    push,
-}
+// prefixes is a flag that may be given several times.
+type prefixes []netip.Prefix
 
-// Run runs one stage, args[0], with its flags, and returns the exit code. It
-// writes the report to the termination message.
-func Run(ctx context.Context, args, environ []string, out io.Writer) int {
-	if len(args) == 0 || stages[builder.Stage(args[0])] == nil {
-		fmt.Fprintln(out, "usage: builder fetch|install|push --plan=JSON ...")
-		return 2
-	}
-	stage := builder.Stage(args[0])
-	o, err := parse(args)
-	if err != nil {
-		fmt.Fprintln(out, err)
-		return 2
-	}
-	o.environ, o.out = environ, out
-	result, err := stages[stage](ctx, o)
-	report := builder.Report{Result: result}
-	switch {
-	case errors.Is(err, errPredecessor):
-		return 1 // who failed before has reported
-	case err != nil:
-		report = builder.Report{Error: asStepError(stage, err)}
-		fmt.Fprintln(out, report.Error)
-	}
-	if report != (builder.Report{}) {
-		if writeErr := os.WriteFile(o.termination, report.Encode(), 0o600); writeErr != nil {
-			fmt.Fprintln(out, "write report:", writeErr)
-		}
-	}
-	if err != nil {
-		return 1
-	}
-	return 0
-}
+// String lists the prefixes.
+func (p *prefixes) String() string { return fmt.Sprint([]netip.Prefix(*p)) }
 
-// asStepError gives an error that no step has classified the class of its stage.
-func asStepError(stage builder.Stage, err error) *builder.StepError {
-	var step *builder.StepError
-	if errors.As(err, &step) {
-		step.Stage = stage
-		return step
-	}
-	class := map[builder.Stage]builder.Class{
-		builder.StageFetch:   builder.ClassSourceUnavailable,
-		builder.StageInstall: builder.ClassInstallFailed,
-		builder.StagePush:    builder.ClassRegistryUnavailable,
-	}[stage]
-	if errors.Is(err, context.DeadlineExceeded) {
-		class = builder.ClassTimeout
-	}
-	return &builder.StepError{Stage: stage, Class: class, Message: err.Error()}
+// Set adds a prefix.
+func (p *prefixes) Set(text string) error {
+	prefix, err := netip.ParsePrefix(text)
+	*p = append(*p, prefix)
+	return err
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{}
+	o := &options{limits: cache.DefaultLimits, npmCommand: []string{"npm"}}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Func("plan", "the plan as JSON", func(text string) error { return json.Unmarshal([]byte(text), &o.plan) })
 	flags.StringVar(&o.source, "source", "/gitfn-source", "volume that fetch writes")
 	flags.StringVar(&o.layers, "layers", "/gitfn-layers", "volume that install writes")
 	flags.StringVar(&o.work, "work", "", "where install works; the runtime's directory")
+	flags.StringVar(&o.tmp, "tmp", os.TempDir(), "directory for what goes with the container")
 	flags.StringVar(&o.inline, "inline", "", "directory with the keys of an inline source")
 	flags.StringVar(&o.gitCredentials, "git-credentials", "", "directory with username and password")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "directory with config.json")
@@ -111,11 +72,9 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.termination, "termination-log", "/dev/termination-log", "file of the termination message")
 	flags.BoolVar(&o.plainHTTP, "plain-http", false, "the registry of the plan speaks no TLS")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit of this stage, without its waiting")
-	flags.Func("allow", "range of private addresses that Git sources may be in", func(text string) error {
-		prefix, err := netip.ParsePrefix(text)
-		o.allow = append(o.allow, prefix)
-		return err
-	})
+	flags.DurationVar(&o.wait, "wait", time.Hour, "limit of waiting for the stages before")
+	flags.Var(&o.allow, "allow", "range of addresses that Git sources may be in although they are refused")
+	flags.Var(&o.deny, "deny", "range of addresses that Git sources may not be in")
 	if err := flags.Parse(args[1:]); err != nil {
 		return nil, fmt.Errorf("read arguments of %s: %w", args[0], err)
 	}
@@ -134,23 +93,34 @@ func (o *options) bundle() ([]byte, error) {
 	if o.trustBundle == "" {
 		return nil, nil
 	}
-	return os.ReadFile(o.trustBundle)
+	text, err := os.ReadFile(o.trustBundle)
+	if err != nil {
+		return nil, fmt.Errorf("read trust bundle: %w", err)
+	}
+	return text, nil
 }
 
-// transport trusts the system's authorities and the further ones.
-func (o *options) transport() (http.RoundTripper, error) {
+// client asks the plan's registry, with the credential of the stage.
+func (o *options) client() (*registry.Client, error) {
 	bundle, err := o.bundle()
 	if err != nil {
 		return nil, err
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	if len(bundle) > 0 {
-		pool, err := x509.SystemCertPool()
-		if err != nil {
-			pool = x509.NewCertPool()
-		}
-		pool.AppendCertsFromPEM(bundle)
-		transport.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	keys, err := o.keys()
+	if err != nil {
+		return nil, err
 	}
-	return transport, nil
+	host, _, _ := strings.Cut(o.plan.Repository, "/")
+	return registry.NewWithKeys(registry.Address{Push: host, Pull: host, PlainHTTP: o.plainHTTP}, keys, bundle)
+}
+
+func (o *options) keys() (authn.Keychain, error) {
+	if o.dockerConfig == "" {
+		return registry.DockerConfig([]byte("{}"))
+	}
+	text, err := os.ReadFile(o.dockerConfig + "/config.json")
+	if err != nil {
+		return nil, fmt.Errorf("read registry credentials: %w", err)
+	}
+	return registry.DockerConfig(text)
 }

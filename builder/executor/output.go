@@ -1,18 +1,29 @@
 package executor
 
 import (
+	"bytes"
+	"encoding/base64"
 	"io"
+	"net/url"
 	"os"
+	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
+
+	"github.com/gitfn/gitfn/builder"
 )
 
-// What is kept of an output for the report.
+// What is kept of an output.
 const (
 	tailBytes = 2048
 	tailLines = 20
+	// mostErrors bounds the lines that the package manager calls errors: the
+	// first of them says what happened, and may be far from the end.
+	mostErrors = 50
+	// mostLine is where a line without end is broken.
+	mostLine = 8 << 10
 )
 
 // tail passes output on, line by line and cleaned, and keeps its end.
@@ -22,6 +33,7 @@ type tail struct {
 	secrets []string
 	partial []byte
 	kept    []string
+	errors  []string
 }
 
 func newTail(out io.Writer, secrets []string) *tail { return &tail{out: out, secrets: secrets} }
@@ -33,77 +45,99 @@ func (t *tail) Write(text []byte) (int, error) {
 	defer t.mu.Unlock()
 	t.partial = append(t.partial, text...)
 	for {
-		line, rest, complete := strings.Cut(string(t.partial), "\n")
+		line, rest, complete := bytes.Cut(t.partial, []byte("\n"))
 		if !complete {
-			break
+			if len(t.partial) < mostLine {
+				return len(text), nil
+			}
+			line, rest = t.partial[:mostLine], t.partial[mostLine:]
 		}
-		t.line(line)
-		t.partial = []byte(rest)
+		t.line(string(line))
+		t.partial = rest
 	}
-	if len(t.partial) > 64<<10 { // a line without end
+}
+
+// flush ends the last line.
+func (t *tail) flush() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.partial) > 0 {
 		t.line(string(t.partial))
 		t.partial = nil
 	}
-	return len(text), nil
 }
 
 func (t *tail) line(line string) {
-	line = clean(line, t.secrets)
+	// What is before the last carriage return was overwritten on a terminal.
+	line = strings.TrimRight(line, "\r")
+	line = line[strings.LastIndexByte(line, '\r')+1:]
+	line = mask(builder.Printable(line), t.secrets)
 	_, _ = io.WriteString(t.out, line+"\n")
-	t.kept = append(t.kept, line)
-	if len(t.kept) > tailLines {
+	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
 		t.kept = t.kept[1:]
+	}
+	if npmLine.MatchString(line) && len(t.errors) < mostErrors {
+		t.errors = append(t.errors, line)
 	}
 }
 
 // String is the end of the output.
 func (t *tail) String() string {
+	t.flush()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	text := strings.Join(t.kept, "\n")
-	if len(t.partial) > 0 {
-		text += "\n" + clean(string(t.partial), t.secrets)
-	}
-	if len(text) > tailBytes {
-		text = text[len(text)-tailBytes:]
-		for len(text) > 0 && !utf8.RuneStart(text[0]) {
-			text = text[1:]
-		}
-	}
-	return text
+	return strings.ToValidUTF8(text[max(0, len(text)-tailBytes):], "")
 }
 
-var ansi = regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07`)
-
-// clean masks secrets and drops what would move a terminal's cursor.
-func clean(line string, secrets []string) string {
-	line = ansi.ReplaceAllString(strings.ToValidUTF8(line, ""), "")
-	line = strings.Map(func(r rune) rune {
-		if r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) {
-			return r
-		}
-		return -1
-	}, line)
+// mask hides secrets.
+func mask(line string, secrets []string) string {
 	for _, secret := range secrets {
 		line = strings.ReplaceAll(line, secret, "***")
 	}
 	return line
 }
 
-// secretSetting finds the lines of an .npmrc that hold a credential.
-var secretSetting = regexp.MustCompile(`(?mi)^[^#;\n]*(?:_authToken|_auth|_password|password|token)\s*=\s*"?([^"\s]+)`)
+// How credentials stand in .npmrc and pip.conf.
+var (
+	secretSetting = regexp.MustCompile(`(?mi)^[^#;\n=]*(?:_auth|token|password|passphrase|secret|otp|(?:^|[^a-z])key)\s*=\s*(.+)$`)
+	secretURL     = regexp.MustCompile(`(?i)[a-z]://([^/\s:@"']*):([^/\s@"']+)@`)
+)
 
-// secretsOf lists the values of an .npmrc that no output may show.
-func secretsOf(file string) []string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil
-	}
-	var secrets []string
-	for _, match := range secretSetting.FindAllStringSubmatch(string(text), -1) {
-		if len(match[1]) > 5 { // shorter ones would mask ordinary words
-			secrets = append(secrets, match[1])
+// secretsOf lists the values in the files of a directory that no output may
+// show, longest first: as they are written, and as what they are encoded from
+// or in URLs become. Values of up to 5 characters would mask ordinary words.
+func secretsOf(dir string) []string {
+	files, _ := filepath.Glob(filepath.Join(dir, "*")) // also those that begin with a dot
+	var values []string
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue // a directory of the volume's own
+		}
+		for _, match := range secretSetting.FindAllStringSubmatch(string(text), -1) {
+			values = append(values, variants(strings.Trim(strings.TrimSpace(match[1]), `"'`))...)
+		}
+		for _, match := range secretURL.FindAllStringSubmatch(string(text), -1) {
+			values = append(values, variants(match[2])...)
+			values = append(values, base64.StdEncoding.EncodeToString([]byte(match[1]+":"+match[2])))
 		}
 	}
-	return secrets
+	values = slices.DeleteFunc(values, func(v string) bool { return len(v) <= 5 || strings.HasPrefix(v, "${") })
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) })
+	return slices.Compact(values)
+}
+
+func variants(value string) []string {
+	all := []string{value, url.QueryEscape(value), url.PathEscape(value)}
+	if plain, err := url.PathUnescape(value); err == nil {
+		all = append(all, plain)
+	}
+	if plain, err := base64.StdEncoding.DecodeString(value); err == nil && len(plain) > 0 && builder.Printable(string(plain)) == string(plain) {
+		all = append(all, string(plain))
+		if _, password, found := strings.Cut(string(plain), ":"); found {
+			all = append(all, password)
+		}
+	}
+	return all
 }

@@ -2,6 +2,7 @@ package job
 
 import (
 	"path"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -26,7 +27,7 @@ const (
 	npmDir    = "/gitfn-packages"
 	trustDir  = "/gitfn-trust"
 	// programDir is where install finds the builder image, as a volume.
-	programDir = "/gitfn-program"
+	programDir = "/gitfn"
 	program    = "/gitfn/builder"
 )
 
@@ -48,10 +49,17 @@ const (
 func fetchContainer(plan string, o Options) corev1.Container {
 	c := stage(builder.StageFetch, o.BuilderImage, plan, o)
 	c.Command = []string{program, string(builder.StageFetch)}
-	c.Args = append(c.Args, "--source="+sourceDir, "--docker-config="+pullDir, "--timeout="+o.Timeouts.Fetch.String())
-	c.VolumeMounts = append(c.VolumeMounts, mount(volumeSource, sourceDir, false), mount(volumePull, pullDir, true))
+	c.Args = append(c.Args, "--source="+sourceDir, "--timeout="+o.Timeouts.Fetch.String())
+	c.VolumeMounts = append(c.VolumeMounts, mount(volumeSource, sourceDir, false))
+	if o.PullSecret != "" {
+		c.Args = append(c.Args, "--docker-config="+pullDir)
+		c.VolumeMounts = append(c.VolumeMounts, mount(volumePull, pullDir, true))
+	}
 	for _, cidr := range o.AllowAddresses {
 		c.Args = append(c.Args, "--allow="+cidr)
+	}
+	for _, cidr := range o.DenyAddresses {
+		c.Args = append(c.Args, "--deny="+cidr)
 	}
 	if o.InlineConfigMap != "" {
 		c.Args = append(c.Args, "--inline="+inlineDir)
@@ -61,20 +69,25 @@ func fetchContainer(plan string, o Options) corev1.Container {
 		c.Args = append(c.Args, "--git-credentials="+gitDir)
 		c.VolumeMounts = append(c.VolumeMounts, mount(volumeGit, gitDir, true))
 	}
-	c.Resources = assistant()
+	assist(&c)
 	return c
 }
 
 func installContainer(plan builder.Plan, planArgument string, o Options) corev1.Container {
 	c := stage(builder.StageInstall, o.InstallImage, planArgument, o)
 	c.Command = []string{programDir + program, string(builder.StageInstall)}
-	c.Args = append(c.Args, "--source="+sourceDir, "--layers="+layersDir, "--packages="+npmDir, "--timeout="+o.Timeouts.Install.String())
+	c.Args = append(c.Args, "--source="+sourceDir, "--layers="+layersDir,
+		"--timeout="+o.Timeouts.Install.String(), "--wait="+(o.Timeouts.Fetch+handOver).String())
 	// The package manager works where the files will be, so that what it writes
 	// down of paths is right.
 	work := runtimes.Default()[plan.Runtime].Dir
 	c.VolumeMounts = append(c.VolumeMounts,
 		mount(volumeSource, sourceDir, true), mount(volumeLayers, layersDir, false),
-		mount(volumeWork, work, false), mount(volumePackage, npmDir, true), mount(volumeProgram, programDir, true))
+		mount(volumeWork, work, false), mount(volumeProgram, programDir, true))
+	if o.PackageSecret != "" {
+		c.Args = append(c.Args, "--packages="+npmDir)
+		c.VolumeMounts = append(c.VolumeMounts, mount(volumePackage, npmDir, true))
+	}
 	c.Resources = rest(o.Resources)
 	return c
 }
@@ -82,14 +95,23 @@ func installContainer(plan builder.Plan, planArgument string, o Options) corev1.
 func pushContainer(plan string, o Options) corev1.Container {
 	c := stage(builder.StagePush, o.BuilderImage, plan, o)
 	c.Command = []string{program, string(builder.StagePush)}
-	c.Args = append(c.Args, "--source="+sourceDir, "--layers="+layersDir, "--docker-config="+pushDir, "--timeout="+o.Timeouts.Push.String())
+	c.Args = append(c.Args, "--source="+sourceDir, "--layers="+layersDir,
+		"--timeout="+o.Timeouts.Push.String(), "--wait="+(o.Timeouts.Fetch+o.Timeouts.Install+2*handOver).String())
 	if o.HintURL != "" {
 		c.Args = append(c.Args, "--hint="+o.HintURL)
 	}
-	c.VolumeMounts = append(c.VolumeMounts, mount(volumeSource, sourceDir, true), mount(volumeLayers, layersDir, true), mount(volumePush, pushDir, true))
-	c.Resources = assistant()
+	c.VolumeMounts = append(c.VolumeMounts, mount(volumeSource, sourceDir, true), mount(volumeLayers, layersDir, true))
+	if o.PushSecret != "" {
+		c.Args = append(c.Args, "--docker-config="+pushDir)
+		c.VolumeMounts = append(c.VolumeMounts, mount(volumePush, pushDir, true))
+	}
+	assist(&c)
 	return c
 }
+
+// handOver is how much later than a stage the next may be told: containers of
+// one Pod start one after the other, and images are pulled in between.
+const handOver = 2 * time.Minute
 
 // stage is what all three have in common.
 func stage(s builder.Stage, image, plan string, o Options) corev1.Container {
@@ -122,10 +144,13 @@ var (
 	assistantCPU    = resource.MustParse("10m")
 	assistantMemory = resource.MustParse("32Mi")
 	assistantLimit  = resource.MustParse("256Mi")
+	// assistantHeap makes Go collect before the kernel does.
+	assistantHeap = "200MiB"
 )
 
-func assistant() corev1.ResourceRequirements {
-	return corev1.ResourceRequirements{
+func assist(c *corev1.Container) {
+	c.Env = append(c.Env, corev1.EnvVar{Name: "GOMEMLIMIT", Value: assistantHeap})
+	c.Resources = corev1.ResourceRequirements{
 		Requests: corev1.ResourceList{corev1.ResourceCPU: assistantCPU, corev1.ResourceMemory: assistantMemory},
 		Limits:   corev1.ResourceList{corev1.ResourceMemory: assistantLimit},
 	}
@@ -165,8 +190,15 @@ func volumes(o Options) []corev1.Volume {
 		empty(volumeTmp+string(builder.StageInstall), sizeTmp),
 		empty(volumeTmp+string(builder.StagePush), sizeTmp),
 		{Name: volumeProgram, VolumeSource: corev1.VolumeSource{Image: &corev1.ImageVolumeSource{Reference: o.BuilderImage, PullPolicy: corev1.PullIfNotPresent}}},
-		dockerConfig(volumePull, o.PullSecret), dockerConfig(volumePush, o.PushSecret),
-		secret(volumePackage, o.PackageSecret, true),
+	}
+	if o.PullSecret != "" {
+		all = append(all, dockerConfig(volumePull, o.PullSecret))
+	}
+	if o.PushSecret != "" {
+		all = append(all, dockerConfig(volumePush, o.PushSecret))
+	}
+	if o.PackageSecret != "" {
+		all = append(all, secret(volumePackage, o.PackageSecret, true))
 	}
 	if o.GitSecret != "" {
 		all = append(all, secret(volumeGit, o.GitSecret, false))
@@ -186,6 +218,7 @@ func empty(name string, size resource.Quantity) corev1.Volume {
 
 func secret(name, secretName string, optional bool) corev1.Volume {
 	return corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
+		// Each is mounted in one container alone; readable for the Pod's user, who owns no file of a Secret.
 		SecretName: secretName, Optional: &optional, DefaultMode: ptr.To[int32](0o444),
 	}}}
 }

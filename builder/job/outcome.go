@@ -1,7 +1,9 @@
 package job
 
 import (
+	"cmp"
 	"fmt"
+	"regexp"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -9,98 +11,191 @@ import (
 	"github.com/gitfn/gitfn/builder"
 )
 
+// order is that of the data.
+var order = []builder.Stage{builder.StageFetch, builder.StageInstall, builder.StagePush}
+
 // installMayClaim are the classes that the report of install is believed in.
-// Code of users runs there and can write what it likes.
+// Code of users runs there and can write what it likes: these say no more than
+// that its own build failed, and why.
 var installMayClaim = map[builder.Class]bool{
-	builder.ClassDependencyNotFound: true,
-	builder.ClassDependencyAuth:     true,
-	builder.ClassInstallFailed:      true,
-	builder.ClassOutOfMemory:        true,
-	builder.ClassTimeout:            true,
+	builder.ClassDependencyNotFound:    true,
+	builder.ClassDependencyAuth:        true,
+	builder.ClassDependencyUnavailable: true,
+	builder.ClassInstallFailed:         true,
+	builder.ClassOutOfMemory:           true,
+	builder.ClassTimeout:               true,
 }
 
 // Outcome reads what a build's Pod has told: a result, a failure, or neither
-// while it runs. The container that failed first decides; of several at one
-// time the first in the order of the data. A result is taken from push alone.
+// while it runs. A result is taken from push alone. Otherwise what the cluster
+// did to the Pod decides; then the container that failed first, of several in one
+// second the first in the order of the data; then what keeps one from starting. Of a Pod that is being deleted only reports count: why it is deleted,
+// its Job knows.
 func Outcome(pod *corev1.Pod) (*builder.Result, *builder.StepError) {
-	if failure := firstFailure(pod); failure != nil {
+	if result := pushed(pod); result != nil {
+		return result, nil
+	}
+	deleted := pod.DeletionTimestamp != nil
+	switch failure := failureOf(firstFailure(pod, deleted)); {
+	case deleted:
+		return nil, failure
+	case lost(pod) != nil:
+		return nil, lost(pod)
+	case failure != nil:
 		return nil, failure
 	}
-	if ended := terminated(pod, builder.StagePush); ended != nil {
-		if report, readable := builder.DecodeReport(ended.Message); readable && report.Result != nil {
-			return report.Result, nil
-		}
+	if push := terminated(pod, builder.StagePush); push != nil {
 		return nil, &builder.StepError{Stage: builder.StagePush, Class: builder.ClassRegistryUnavailable, Message: "push ended without saying what it pushed"}
 	}
-	switch {
-	case pod.Status.Reason == "Evicted":
-		return nil, &builder.StepError{Class: builder.ClassOutOfMemory, Message: "the node evicted the build: " + pod.Status.Message}
-	case pod.Status.Phase == corev1.PodFailed:
-		return nil, &builder.StepError{Class: builder.ClassNodeLost, Message: "the build's Pod failed: " + pod.Status.Reason + " " + pod.Status.Message}
+	if pod.Status.Phase == corev1.PodFailed {
+		return nil, &builder.StepError{Class: builder.ClassNodeLost, Message: "the build's Pod failed" + because(pod.Status.Reason, pod.Status.Message)}
 	}
-	return nil, nil
+	return nil, stuck(pod)
 }
 
-func firstFailure(pod *corev1.Pod) *builder.StepError {
-	var first *corev1.ContainerStateTerminated
-	var failed builder.Stage
-	for _, s := range []builder.Stage{builder.StageFetch, builder.StageInstall, builder.StagePush} {
-		ended := terminated(pod, s)
+var digest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// pushed is the result, if push has reported one.
+func pushed(pod *corev1.Pod) *builder.Result {
+	ended := terminated(pod, builder.StagePush)
+	if ended == nil || ended.ExitCode != 0 {
+		return nil
+	}
+	report, readable := builder.DecodeReport(ended.Message)
+	if !readable || report.Result == nil || !digest.MatchString(report.Result.Digest) {
+		return nil
+	}
+	return report.Result
+}
+
+// firstFailure finds the container that failed first. Of those that say nothing
+// but that they were stopped, none counts if only reports do.
+func firstFailure(pod *corev1.Pod, onlyReports bool) (failed builder.Stage, first *corev1.ContainerStateTerminated) {
+	for _, stage := range order {
+		ended := terminated(pod, stage)
 		if ended == nil || ended.ExitCode == 0 {
 			continue
 		}
+		if report, readable := builder.DecodeReport(ended.Message); onlyReports && (!readable || report.Error == nil) {
+			continue
+		}
 		if first == nil || ended.FinishedAt.Before(&first.FinishedAt) {
-			first, failed = ended, s
+			failed, first = stage, ended
 		}
 	}
-	if first == nil {
-		return nil
-	}
-	return failureOf(failed, first)
+	return failed, first
 }
 
-func terminated(pod *corev1.Pod, s builder.Stage) *corev1.ContainerStateTerminated {
+func terminated(pod *corev1.Pod, stage builder.Stage) *corev1.ContainerStateTerminated {
 	for _, status := range pod.Status.ContainerStatuses {
-		if status.Name == string(s) {
+		if status.Name == string(stage) {
 			return status.State.Terminated
 		}
 	}
 	return nil
 }
 
-func failureOf(s builder.Stage, ended *corev1.ContainerStateTerminated) *builder.StepError {
+// failureOf reads the failure of a container; nil of none.
+func failureOf(stage builder.Stage, ended *corev1.ContainerStateTerminated) *builder.StepError {
+	if ended == nil {
+		return nil
+	}
 	if ended.Reason == "OOMKilled" {
-		return &builder.StepError{Stage: s, Class: builder.ClassOutOfMemory,
-			Message: fmt.Sprintf("%s used more memory than its limit; give spec.resourceConfiguration.build more", s)}
+		return &builder.StepError{Stage: stage, Class: builder.ClassOutOfMemory,
+			Message: fmt.Sprintf("%s used more memory than its limit; give spec.resourceConfiguration.build more", stage)}
 	}
 	report, readable := builder.DecodeReport(ended.Message)
 	if !readable || report.Error == nil {
-		return &builder.StepError{Stage: s, Class: silent(s), Message: fmt.Sprintf("%s ended with code %d and said nothing", s, ended.ExitCode)}
+		return &builder.StepError{Stage: stage, Class: silent(stage),
+			Message: fmt.Sprintf("%s ended with code %d and said nothing", stage, ended.ExitCode) + because(ended.Reason, "")}
 	}
 	failure := *report.Error
-	failure.Stage = s
-	failure.Message, failure.Output = printable(failure.Message), printable(failure.Output)
-	if s == builder.StageInstall && !installMayClaim[failure.Class] {
+	failure.Stage = stage
+	failure.Class = cmp.Or(failure.Class, silent(stage))
+	failure.Message, failure.Output = oneLine(failure.Message), builder.Printable(failure.Output)
+	if stage == builder.StageInstall && !installMayClaim[failure.Class] {
 		failure.Class = builder.ClassInstallFailed
 	}
 	return &failure
 }
 
 // silent is the class of a stage that was killed before it could report.
-func silent(s builder.Stage) builder.Class {
-	if s == builder.StageInstall {
+func silent(stage builder.Stage) builder.Class {
+	if stage == builder.StageInstall {
 		return builder.ClassInstallFailed
 	}
 	return builder.ClassNodeLost
 }
 
-// printable drops control characters, so that no output moves a terminal's
-// cursor or forges a line.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || r >= ' ' && r != 0x7f && (r < 0x80 || r > 0x9f) && (r < 0x202a || r > 0x202e) && (r < 0x2066 || r > 0x2069) {
-			return r
+// lost is what the cluster did to the Pod: then its containers say nothing that
+// counts.
+func lost(pod *corev1.Pod) *builder.StepError {
+	switch message := oneLine(pod.Status.Message); {
+	case pod.Status.Reason == "Evicted" && strings.Contains(message, "mptyDir"):
+		return &builder.StepError{Class: builder.ClassInstallFailed, Message: "the build needs more disk than its volumes may have: " + message}
+	case pod.Status.Reason == "Evicted":
+		return &builder.StepError{Class: builder.ClassNodeLost, Message: "the node evicted the build" + because("", message)}
+	case pod.Status.Reason == "DeadlineExceeded":
+		return &builder.StepError{Class: builder.ClassTimeout, Message: "the build took longer than its deadline"}
+	case pod.Status.Reason == "NodeLost":
+		return &builder.StepError{Class: builder.ClassNodeLost, Message: "the build's node does not answer" + because("", message)}
+	}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.DisruptionTarget && condition.Status == corev1.ConditionTrue {
+			return &builder.StepError{Class: builder.ClassNodeLost, Message: "the cluster took the build's Pod away" + because(condition.Reason, condition.Message)}
 		}
-		return -1
-	}, strings.ToValidUTF8(text, ""))
+	}
+	return nil
+}
+
+// waiting are the reasons for which a container does not start that somebody
+// must see. An image that cannot be pulled may come with the registry.
+var waiting = map[string]builder.Class{
+	"ErrImagePull":               builder.ClassRegistryUnavailable,
+	"ImagePullBackOff":           builder.ClassRegistryUnavailable,
+	"RegistryUnavailable":        builder.ClassRegistryUnavailable,
+	"SignatureValidationFailed":  builder.ClassPodRefused,
+	"ErrImageNeverPull":          builder.ClassPodRefused,
+	"ImageInspectError":          builder.ClassPodRefused,
+	"InvalidImageName":           builder.ClassPodRefused,
+	"CreateContainerConfigError": builder.ClassPodRefused,
+	"CreateContainerError":       builder.ClassPodRefused,
+	"RunContainerError":          builder.ClassPodRefused,
+}
+
+// stuck says why a container does not start, if it is for one of those reasons.
+func stuck(pod *corev1.Pod) *builder.StepError {
+	for _, stage := range order {
+		for _, status := range pod.Status.ContainerStatuses {
+			state := status.State.Waiting
+			if status.Name != string(stage) || state == nil || waiting[state.Reason] == "" {
+				continue
+			}
+			what := "does not start"
+			if waiting[state.Reason] == builder.ClassRegistryUnavailable {
+				what = "waits for image " + status.Image + ", which the node cannot pull"
+			}
+			return &builder.StepError{Stage: stage, Class: waiting[state.Reason], Message: fmt.Sprintf("%s %s", stage, what) + because(state.Reason, state.Message)}
+		}
+	}
+	return nil
+}
+
+// because appends what was said, if anything was.
+func because(reason, message string) string {
+	message = oneLine(message)
+	switch {
+	case reason == "" && message == "":
+		return ""
+	case message == "":
+		return ": " + reason
+	case reason == "":
+		return ": " + message
+	}
+	return ": " + reason + ": " + message
+}
+
+// oneLine is a text fit for a condition.
+func oneLine(text string) string {
+	return strings.Join(strings.Fields(builder.Printable(text)), " ")
 }

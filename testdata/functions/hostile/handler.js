@@ -1,0 +1,1 @@
+module.exports = { main: function (event, context) { return "what the script made"; } }
