@@ -139,7 +139,7 @@ type build struct {
 	// change may alter the options of a stage before it runs.
 	change func(builder.Stage, *options)
 	// npm is what the package manager does, as a shell script.
-	npm   string
+	npm string
 }
 
 // told is what a stage left.

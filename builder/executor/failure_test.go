@@ -51,11 +51,15 @@ func TestFailures(t *testing.T) {
 			stage: builder.StageFetch, class: builder.ClassSourceInvalid, says: "0000"},
 		{name: "package.json is no JSON", dependencies: "{", stage: builder.StageFetch, class: builder.ClassSourceInvalid, says: "package.json cannot be read"},
 		{name: "the registry does not say whether the dependencies are there", dependencies: padding,
-			arrange: refuse(500, func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/deps-") && r.Method == http.MethodGet }),
-			stage:   builder.StageFetch, class: builder.ClassRegistryUnavailable, says: "deps-"},
+			arrange: refuse(500, func(r *http.Request) bool {
+				return strings.Contains(r.URL.Path, "/manifests/deps-") && r.Method == http.MethodGet
+			}),
+			stage: builder.StageFetch, class: builder.ClassRegistryUnavailable, says: "deps-"},
 		{name: "a proxy's 404 does not say that the dependencies are not there", dependencies: padding,
-			arrange: refuse(404, func(r *http.Request) bool { return strings.Contains(r.URL.Path, "/manifests/deps-") && r.Method == http.MethodGet }),
-			stage:   builder.StageFetch, class: builder.ClassRegistryUnavailable, says: "deps-"},
+			arrange: refuse(404, func(r *http.Request) bool {
+				return strings.Contains(r.URL.Path, "/manifests/deps-") && r.Method == http.MethodGet
+			}),
+			stage: builder.StageFetch, class: builder.ClassRegistryUnavailable, says: "deps-"},
 		{name: "npm does not know a package", dependencies: padding,
 			arrange: func(b *build) {
 				b.npm = `printf '\033[31mnpm error code E404\033[0m\nnpm error 404 Not Found - GET https://registry.example/left-padx - Not found\nnpm error 404  '"'"'left-padx@1.0.0'"'"' is not in this registry.\n' >&2; exit 1`

@@ -62,9 +62,9 @@ func classifyNpm(verb string, exitCode int, lines []string) (builder.Class, stri
 	case code != "" && strings.Trim(code, "0123456789") == "": // the exit code of a script
 		return builder.ClassInstallFailed, fmt.Sprintf("a script of %s failed with code %s", scriptOf(rest), code)
 	case code != "":
-		return builder.ClassInstallFailed, fmt.Sprintf("npm %s failed with %s: %s", verb, code, why(rest))
+		return builder.ClassInstallFailed, fmt.Sprintf("npm %s failed with %s: %s", verb, code, why(code, rest))
 	case len(rest) > 0:
-		return builder.ClassInstallFailed, fmt.Sprintf("npm %s failed: %s", verb, why(rest))
+		return builder.ClassInstallFailed, fmt.Sprintf("npm %s failed: %s", verb, why(code, rest))
 	case exitCode < 0:
 		return builder.ClassInstallFailed, fmt.Sprintf("npm %s was killed; it may have used more memory than the build's limit", verb)
 	}
@@ -101,7 +101,7 @@ func fill(sentence, code string, lines []string) string {
 			wanted = match[1]
 		}
 	}
-	sentence = strings.NewReplacer("{package}", short(wanted), "{host}", host, "{why}", code+", "+why(lines)).Replace(sentence)
+	sentence = strings.NewReplacer("{package}", short(wanted), "{host}", host, "{why}", code+", "+why(code, lines)).Replace(sentence)
 	return strings.ReplaceAll(sentence, "registry  ", "registry ")
 }
 
@@ -118,11 +118,18 @@ func scriptOf(lines []string) string {
 	return "a package"
 }
 
-// why is the first line that explains.
-func why(lines []string) string {
+// unexplaining begin lines that only name things.
+var unexplaining = []string{"syscall", "errno", "path", "command"}
+
+// why is the first line that explains, without the marks that npm puts before it.
+func why(code string, lines []string) string {
 	for _, line := range lines {
-		if field, _, two := strings.Cut(line, " "); two && !slices.Contains([]string{"syscall", "errno", "path", "command", "network"}, field) {
-			return short(strings.TrimPrefix(line, field+" "+field+" "))
+		words := strings.Fields(line)
+		for len(words) > 0 && (words[0] == "network" || strings.EqualFold(words[0], code) || "E"+words[0] == code) {
+			words = words[1:]
+		}
+		if len(words) > 1 && !slices.Contains(unexplaining, words[0]) {
+			return short(strings.Join(words, " "))
 		}
 	}
 	return "see its output"
