@@ -65,8 +65,31 @@ func demonstrate(ctx context.Context, steps *steps, site *site) error {
 		if err := steps.do(step.what, step.do); err != nil {
 			return d.explain(ctx, err)
 		}
+		if err := d.settled(ctx); err != nil {
+			return d.explain(ctx, err)
+		}
 	}
 	return d.next(ctx, steps)
+}
+
+// settled waits until the Function, if it was pushed, says that the newest
+// version serves: before that, its last version still answers some calls.
+func (d *demo) settled(ctx context.Context) error {
+	return eventually(ctx, patience, func() error {
+		status, err := d.site.kubectl(ctx, "", "-n", demoNamespace, "get", "function", "hello",
+			"-o", `jsonpath={.status.revision} {.status.conditions[?(@.type=="Ready")].status}`)
+		if err != nil {
+			return err
+		}
+		head, err := d.git(ctx, "rev-parse", "HEAD")
+		if err != nil {
+			return nil // nothing is pushed yet
+		}
+		if want := "main@sha1:" + strings.TrimSpace(head) + " True"; status != want {
+			return fmt.Errorf("the Function says %q, not %q", status, want)
+		}
+		return nil
+	})
 }
 
 func (d *demo) git(ctx context.Context, args ...string) (string, error) {
@@ -131,7 +154,8 @@ func (d *demo) published(ctx context.Context, answer string) error {
 	if _, err := d.git(ctx, "push", "--quiet", "origin", "HEAD:refs/heads/main"); err != nil {
 		return err
 	}
-	if err := d.hint(ctx); err != nil {
+	// A manager that has just started may not lead yet.
+	if err := eventually(ctx, 30*time.Second, func() error { return d.hint(ctx) }); err != nil {
 		return err
 	}
 	return eventually(ctx, patience, func() error { return d.answers(ctx, answer) })
