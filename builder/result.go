@@ -100,11 +100,11 @@ func (r Report) Encode() []byte {
 	}
 	for len(text) > MessageBytes && r.Error != nil && (r.Error.Output != "" || r.Error.Message != "") {
 		cut := *r.Error
-		excess := len(text) - MessageBytes
-		switch {
-		case cut.Output != "":
+		// A byte takes up to six in JSON, so this never cuts more than needed.
+		excess := (len(text)-MessageBytes)/6 + 1
+		if cut.Output != "" {
 			cut.Output = strings.ToValidUTF8(cut.Output[min(excess, len(cut.Output)):], "")
-		default:
+		} else {
 			cut.Message = strings.ToValidUTF8(cut.Message[:max(0, len(cut.Message)-excess)], "")
 		}
 		r.Error = &cut
