@@ -396,6 +396,32 @@ func TestGitBuild(t *testing.T) {
 	}), "neither npm's configuration nor the old modules are in the image")
 }
 
+func TestRealNpm(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		t.Skip("no npm here")
+	}
+	t.Parallel()
+	g := NewWithT(t)
+	s := newStore(t)
+	b := gitBuild(t, s, map[string]string{
+		"fn/handler.js": hello, "fn/package.json": `{"name":"fn","dependencies":{"util":"file:libs/util"}}`,
+		"fn/libs/util/package.json": `{"name":"util","version":"1.0.0","bin":"x.js"}`, "fn/libs/util/x.js": "1",
+	})
+	credentials := b.change
+	b.change = func(stage builder.Stage, o *options) {
+		credentials(stage, o)
+		o.npmCommand = []string{"npm"}
+		o.environ = append(o.environ, "npm_config_offline=true")
+	}
+	b.succeed()
+	layers, err := s.image(t, b.plan.Pin()).Layers()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(filesOf(t, layers[3])).To(Equal(map[string]string{
+		dir + "node_modules/": "755 ", dir + "node_modules/util": "777 ../libs/util",
+		dir + "node_modules/.bin/": "755 ", dir + "node_modules/.bin/util": "777 ../util/x.js",
+	}), "npm links a directory into the source layer")
+}
+
 // gitBuild is a build of directory fn of a repository that a real Git server has.
 func gitBuild(t *testing.T, s *store, files map[string]string) *build {
 	g := NewWithT(t)

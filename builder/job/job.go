@@ -116,7 +116,8 @@ func New(plan builder.Plan, o Options) *batchv1.Job {
 	if err != nil {
 		panic(err) // strings and ints always marshal
 	}
-	planArgument := argumentPlan + string(text)
+	// Kubernetes reads $(NAME) and $$ in arguments; in JSON a dollar can be written without one.
+	planArgument := argumentPlan + strings.ReplaceAll(string(text), "$", `\u0024`)
 	if o.Deadline <= 0 {
 		o.Deadline = o.Timeouts.Fetch + o.Timeouts.Install + o.Timeouts.Push + time.Minute
 	}
