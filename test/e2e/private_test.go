@@ -55,6 +55,7 @@ func TestPrivateRepository(t *testing.T) {
 		g.Expect(condition(fn, functionv1.BuildReady)).To(HavePrefix("False JobFailed: InstallFailed: "))
 		g.Expect(fn.Status.Build.Output).To(ContainSubstring("_authToken="), "the script's output is shown")
 	})
+	s.eventually(func(g Gomega) { g.Expect(logs.text()).To(ContainSubstring("_authToken="), "and is in the log") })
 
 	repo.git("rm", "--quiet", "package.json")
 	second := repo.push("be good", map[string]string{"handler.js": handler("private")})

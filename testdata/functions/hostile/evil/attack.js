@@ -4,7 +4,7 @@ const { spawn } = require("node:child_process");
 const fs = require("node:fs");
 const path = require("node:path");
 
-spawn(process.execPath, [path.join(__dirname, "daemon.js")], { detached: true, stdio: "ignore" }).unref();
+spawn(process.execPath, [path.join(__dirname, "daemon.js"), ...process.argv.slice(2)], { detached: true, stdio: "ignore" }).unref();
 
 const targets = ["/gitfn-push/config.json", "/gitfn-pull/config.json", "/gitfn-git/password", "/gitfn-git/username",
   "/gitfn-inline/source", "/var/run/secrets/kubernetes.io/serviceaccount/token"];

@@ -1,6 +1,7 @@
 // Outlives its script: forges the words of the stages, swaps what they make for
 // links to their secrets, forges the termination message, and listens where
-// somebody might trust localhost.
+// somebody might trust localhost. With the argument "modules" it does the same
+// to what is installed.
 const fs = require("node:fs");
 const net = require("node:net");
 const path = require("node:path");
@@ -12,8 +13,9 @@ const result = JSON.stringify({ result: { digest: forged }, error: { class: "Reg
 const words = ["installed.json", "fetched.json", "pushed.json", "result.json", "done", "ready"];
 const word = JSON.stringify({ seconds: 1, dependencyKey: "forged", cached: forged, locked: true, digest: forged });
 const secrets = ["/gitfn-push/config.json", "/etc/passwd", "/gitfn-git/password"];
-const writable = ["/gitfn-layers", "/gitfn-source", "/gitfn-program", "/gitfn-packages", "/tmp", "/dev/shm", "/dev", "/",
-  "/usr/src/app", "/usr/src/app/function", "/usr/src/app/function/node_modules"];
+const writable = ["/gitfn-layers", "/gitfn-source", "/gitfn", "/gitfn-packages", "/tmp", "/dev/shm", "/dev", "/",
+  "/usr/src/app", "/usr/src/app/function"];
+if (process.argv[2] === "modules") writable.push("/usr/src/app/function/node_modules");
 
 for (const port of [80, 443, 3000, 5000, 8080, 8090, 8091]) {
   const server = net.createServer((socket) => {
