@@ -44,6 +44,12 @@ func install(ctx context.Context, steps *steps, site *site) error {
 			return err
 		}
 	}
+	if _, err := site.kubectl(ctx, "", "-n", namespace, "get", "secret", registryKey); err == nil && !site.Current {
+		// An update: the new manager asks for the new images at once.
+		if err := steps.do("the registry has the new runtime images", func() error { return pushRuntimes(ctx, site, work, images) }); err != nil {
+			return err
+		}
+	}
 	if err := steps.do("gitfn is applied", func() error { return applyGitfn(ctx, site, work, images) }); err != nil {
 		return err
 	}
@@ -236,10 +242,13 @@ func trustBundle() []byte {
 	return nil
 }
 
+// registryKey is the Secret that the manager makes at its first start.
+const registryKey = "gitfn-registry-key"
+
 // pushRuntimes brings the runtime images into the internal registry, where
 // builds mount their layers from.
 func pushRuntimes(ctx context.Context, site *site, work string, images map[string]image) error {
-	text, err := site.kubectl(ctx, "", "-n", namespace, "get", "secret", "gitfn-registry-key", "-o", "go-template={{.data.key | base64decode}}")
+	text, err := site.kubectl(ctx, "", "-n", namespace, "get", "secret", registryKey, "-o", "go-template={{.data.key | base64decode}}")
 	if err != nil {
 		return err
 	}
