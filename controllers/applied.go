@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"sync"
 
+	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -11,7 +12,7 @@ import (
 // appliedMemo remembers what was applied last and what that made of the object,
 // so that a pass that changes nothing makes no request, and what somebody else
 // changed is noticed. It is empty after a restart: everything is applied once.
-type appliedMemo struct{ m sync.Map }
+type appliedMemo struct{ m, rolled sync.Map }
 
 type appliedKey struct {
 	kind string
@@ -40,7 +41,30 @@ func (a *appliedMemo) remember(kind string, object client.Object, hash string) {
 	a.m.Store(appliedKey{kind, client.ObjectKeyFromObject(object)}, appliedState{hash, version(object)})
 }
 
+// rolls notes that a generation of a Deployment has another Pod template than
+// the one before.
+func (a *appliedMemo) rolls(d *appsv1.Deployment) {
+	a.rolled.Store(client.ObjectKeyFromObject(d), d.Generation)
+}
+
+// settled returns the Deployment for judging its rollout. Generations whose Pod
+// template is the old one, as when it is only scaled, are no rollout: what its
+// controller last said holds for them too.
+func (a *appliedMemo) settled(d *appsv1.Deployment) *appsv1.Deployment {
+	name := client.ObjectKeyFromObject(d)
+	if d.Status.ObservedGeneration >= d.Generation {
+		a.rolled.LoadOrStore(name, d.Generation)
+		return d
+	}
+	if since, known := a.rolled.Load(name); known && d.Status.ObservedGeneration >= since.(int64) {
+		d = d.DeepCopy()
+		d.Generation = d.Status.ObservedGeneration
+	}
+	return d
+}
+
 func (a *appliedMemo) forget(name types.NamespacedName) {
+	a.rolled.Delete(name)
 	a.m.Delete(appliedKey{"Deployment", name})
 	a.m.Delete(appliedKey{"Service", name})
 }

@@ -42,6 +42,8 @@ type Config struct {
 	// AllowAddresses are CIDRs that Git sources may be in although they look
 	// like the inside of the cluster.
 	AllowAddresses []string
+	// DenyAddresses are CIDRs that Git sources may not be in: the cluster's own.
+	DenyAddresses []string
 	// PollInterval is how often sources without an own interval are looked at;
 	// MinPollInterval bounds what Functions may ask for.
 	PollInterval, MinPollInterval time.Duration

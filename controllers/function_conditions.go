@@ -21,14 +21,15 @@ var readySummary = reconcile.Conditions{
 		functionv1.ConfigurationReady, functionv1.BuildReady, functionv1.Running,
 		meta.ReadyCondition, meta.ReconcilingCondition, meta.StalledCondition,
 	},
+	// When all is well, Ready says what the first says: the revision that serves.
 	Summarize: []string{
-		functionv1.ConfigurationReady, functionv1.BuildReady, functionv1.Running,
+		functionv1.Running, functionv1.BuildReady, functionv1.ConfigurationReady,
 		meta.StalledCondition, meta.ReconcilingCondition,
 	},
 	NegativePolarity: []string{meta.StalledCondition, meta.ReconcilingCondition},
 }
 
-// readyMessage is what Ready says when all is well.
+// readyMessage is what Running, and with it Ready, says when all is well.
 func readyMessage(fn *functionv1.Function) string {
 	return fmt.Sprintf("serves %s", fn.Status.Revision)
 }

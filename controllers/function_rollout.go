@@ -13,6 +13,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 	"github.com/gitfn/gitfn/rollout"
 	"github.com/gitfn/gitfn/runtimes"
@@ -34,7 +37,10 @@ func (r *FunctionReconciler) reconcileRollout(ctx context.Context, s *scope) err
 		}
 	}
 	if entry == nil {
-		entry = latest(s.fn)
+		var err error
+		if entry, err = r.told(ctx, s.fn); err != nil {
+			return err
+		}
 	}
 	if entry == nil {
 		conditions.MarkUnknown(s.fn, functionv1.Running, functionv1.ReasonDeploymentWaiting, "there is no image yet")
@@ -52,23 +58,34 @@ func (r *FunctionReconciler) reconcileRollout(ctx context.Context, s *scope) err
 	return r.running(ctx, s, settings, entry, deployment)
 }
 
-// latest is what was last told to run: the Deployment may be on its way there.
-func latest(fn *functionv1.Function) *functionv1.HistoryEntry {
+// told is what the Deployment was last told to run: it may be on its way there,
+// and a build that comes after it must not turn it back. Without a Deployment it
+// is what served last, or was built last.
+func (r *FunctionReconciler) told(ctx context.Context, fn *functionv1.Function) (*functionv1.HistoryEntry, error) {
+	deployment := &appsv1.Deployment{}
+	if err := r.Get(ctx, client.ObjectKeyFromObject(fn), deployment); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("look at Deployment %s: %w", fn.Name, err)
+	}
+	for _, container := range deployment.Spec.Template.Spec.Containers {
+		if entry := imageEntry(fn, container.Image); entry != nil {
+			return entry, nil
+		}
+	}
 	if serving := servingEntry(fn); serving != nil {
-		return serving
+		return serving, nil
 	}
 	if len(fn.Status.History) > 0 {
-		return &fn.Status.History[0]
+		return &fn.Status.History[0], nil
 	}
-	return nil
+	return nil, nil
 }
 
 // settings translates the Function for the rollout.
 func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) rollout.Settings {
 	fn := s.fn
-	runtime, known := r.Runtimes[entry.Runtime]
+	row, known := r.Runtimes[entry.Runtime]
 	if !known {
-		runtime = runtimes.Runtime{Name: entry.Runtime}
+		row = runtimes.Runtime{Name: entry.Runtime}
 	}
 	var profile string
 	var own *corev1.ResourceRequirements
@@ -83,7 +100,7 @@ func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) 
 		Labels: fn.Labels, PodLabels: fn.Spec.Labels, PodAnnotations: fn.Spec.Annotations,
 		Image:    r.Config.Registry.Pull + "/" + fn.Namespace + "/" + fn.Name + "@" + entry.Digest,
 		Revision: entry.Revision, Commit: entry.Commit, Tree: entry.Tree,
-		Runtime: runtime, Env: fn.Spec.Env, Replicas: *fn.Spec.Replicas, Resources: resources,
+		Runtime: row, Env: fn.Spec.Env, Replicas: *fn.Spec.Replicas, Resources: resources,
 		ServiceAccount: ServiceAccount,
 		TraceEndpoint:  r.Config.TraceEndpoint, PublisherAddress: r.Config.PublisherAddress,
 		PodSecurityContext: fn.Spec.PodSecurityContext, ContainerSecurityContext: fn.Spec.ContainerSecurityContext,
@@ -96,57 +113,77 @@ func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) 
 
 // applyChildren writes Service and Deployment where they are not as they should be.
 func (r *FunctionReconciler) applyChildren(ctx context.Context, s *scope, settings rollout.Settings) (*appsv1.Deployment, error) {
-	if err := r.applyChild(ctx, s, "Service", &corev1.Service{}, rollout.Service(settings)); err != nil {
+	if _, err := r.applyChild(ctx, s, "Service", &corev1.Service{}, rollout.Service(settings)); err != nil {
 		return nil, r.childFailed(s, functionv1.ReasonServiceFailed, err)
 	}
 	live := &appsv1.Deployment{}
-	if err := r.applyChild(ctx, s, "Deployment", live, rollout.Deployment(settings)); err != nil {
+	before, err := r.applyChild(ctx, s, "Deployment", live, rollout.Deployment(settings))
+	if err != nil {
 		return nil, r.childFailed(s, functionv1.ReasonDeploymentFailed, err)
 	}
+	r.tellRollout(s, before.(*appsv1.Deployment), live, settings.Revision)
 	return live, nil
+}
+
+// tellRollout tells of a Deployment with new Pods. One that is only scaled is none.
+func (r *FunctionReconciler) tellRollout(s *scope, before, live *appsv1.Deployment, revision string) {
+	if before.UID == live.UID && equality.Semantic.DeepEqual(before.Spec.Template, live.Spec.Template) {
+		r.applied.settled(before)
+		return
+	}
+	reason := functionv1.ReasonDeploymentUpdated
+	if before.UID == "" {
+		reason = functionv1.ReasonDeploymentCreated
+	}
+	r.applied.rolls(live)
+	r.event(s.fn, normal(reason, "Rollout", "Deployment %s is brought to %s", live.Name, revision))
 }
 
 // errForeign is a child's name taken by somebody else.
 var errForeign = errors.New("it belongs to somebody else: rename it or the Function")
 
 // applyChild applies a child, unless the live one is as it was applied last. It
-// leaves in live what the cache holds, at the generation that the child has now.
-func (r *FunctionReconciler) applyChild(ctx context.Context, s *scope, kind string, live, want client.Object) error {
+// leaves in live what the child is now, and returns what it was before.
+func (r *FunctionReconciler) applyChild(ctx context.Context, s *scope, kind string, live, want client.Object) (before client.Object, err error) {
 	hash := hashOf(want)
-	err := r.Get(ctx, client.ObjectKeyFromObject(want), live)
+	err = r.Get(ctx, client.ObjectKeyFromObject(want), live)
 	if apierrors.IsNotFound(err) {
 		// The cache holds only what bears our labels.
 		err = r.Live.Get(ctx, client.ObjectKeyFromObject(want), live)
 	}
 	switch {
 	case client.IgnoreNotFound(err) != nil:
-		return fmt.Errorf("look at %s %s: %w", kind, want.GetName(), err)
+		return nil, fmt.Errorf("look at %s %s: %w", kind, want.GetName(), err)
+	case err == nil && (!live.GetDeletionTimestamp().IsZero() || ofPredecessor(live, s.fn)):
+		return nil, wait(0, functionv1.ReasonDeploymentWaiting, fmt.Sprintf("%s %s is being deleted", kind, want.GetName()))
 	case err == nil && !metav1.IsControlledBy(live, s.fn):
-		return fmt.Errorf("apply %s %s: %w", kind, want.GetName(), errForeign)
-	case err == nil && !live.GetDeletionTimestamp().IsZero():
-		return wait(0, functionv1.ReasonDeploymentWaiting, fmt.Sprintf("%s %s is being deleted", kind, want.GetName()))
+		return nil, fmt.Errorf("apply %s %s: %w", kind, want.GetName(), errForeign)
 	case err == nil && r.applied.current(kind, live, hash):
-		return nil
+		return live, nil
 	}
-	if err := r.apply(ctx, want); err != nil {
-		return err
+	before = live.DeepCopyObject().(client.Object)
+	applied, err := r.apply(ctx, want)
+	if err != nil {
+		return nil, err
 	}
-	r.applied.remember(kind, want, hash)
-	if kind == "Deployment" && want.GetGeneration() != live.GetGeneration() {
-		reason := functionv1.ReasonDeploymentUpdated
-		if live.GetUID() == "" {
-			reason = functionv1.ReasonDeploymentCreated
-		}
-		r.event(s.fn, normal(reason, "Rollout", "Deployment %s is brought to %s", want.GetName(), want.GetAnnotations()[rollout.AnnotationRevision]))
+	r.applied.remember(kind, applied, hash)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, live); err != nil {
+		return nil, fmt.Errorf("read %s %s: %w", kind, want.GetName(), err)
 	}
-	live.SetUID(want.GetUID())
-	live.SetGeneration(want.GetGeneration())
-	return nil
+	return before, nil
+}
+
+// ofPredecessor reports whether a child belongs to a Function of this name that
+// was deleted: it goes soon.
+func ofPredecessor(child client.Object, fn *functionv1.Function) bool {
+	owner := metav1.GetControllerOf(child)
+	return owner != nil && owner.Kind == "Function" && owner.Name == fn.Name && owner.UID != fn.UID
 }
 
 func (r *FunctionReconciler) childFailed(s *scope, reason string, err error) error {
 	var waiting *waitError
 	if errors.As(err, &waiting) {
+		conditions.MarkUnknown(s.fn, functionv1.Running, waiting.reason, "%s", waiting.why)
 		return err
 	}
 	if conditions.GetMessage(s.fn, functionv1.Running) != err.Error() {
@@ -167,12 +204,12 @@ func (r *FunctionReconciler) running(ctx context.Context, s *scope, settings rol
 	}
 	fn := s.fn
 	fn.Status.Replicas = deployment.Status.Replicas
-	health := rollout.Assess(deployment, settings.Image, pods.Items)
+	health := rollout.Assess(r.applied.settled(deployment), settings.Image, pods.Items)
 	message := health.Message
 	switch health.State {
 	case rollout.Ready:
 		r.serves(s, settings, entry)
-		conditions.MarkTrue(fn, functionv1.Running, health.Reason, "%s serves", fn.Status.Revision)
+		conditions.MarkTrue(fn, functionv1.Running, health.Reason, "%s", readyMessage(fn))
 		return nil
 	case rollout.Failed:
 		if serving := servingEntry(fn); serving != nil && serving != entry {

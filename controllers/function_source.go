@@ -41,6 +41,9 @@ func (r *FunctionReconciler) reconcileSpec(s *scope) error {
 	if err == nil {
 		return nil
 	}
+	if conditions.GetMessage(s.fn, functionv1.ConfigurationReady) != err.Error() {
+		r.event(s.fn, warning(functionv1.ReasonInvalidFunctionSpec, "Validate", "%s", err))
+	}
 	conditions.MarkFalse(s.fn, functionv1.ConfigurationReady, functionv1.ReasonInvalidFunctionSpec, "%s", err)
 	return stalled(functionv1.ReasonInvalidFunctionSpec, err)
 }
@@ -80,7 +83,7 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 	}
 	s.fn.Status.Commit, s.fn.Status.BaseDir, s.fn.Status.Reference = s.revision.Commit, git.BaseDir, git.Reference
 	s.fn.Status.GitRepository = &functionv1.GitRepositoryStatus{URL: git.URL, BaseDir: git.BaseDir, Reference: git.Reference, Commit: s.revision.Commit}
-	r.sourceReady(s, moved)
+	r.sourceReady(s)
 	return nil
 }
 
@@ -92,15 +95,15 @@ func (r *FunctionReconciler) inlineSource(s *scope, inline *functionv1.Inline) e
 	}
 	defer tree.Close()
 	s.revision = gitsource.Revision{Reference: "inline", Tree: tree.ID}
-	moved := s.fn.Status.Tree != tree.ID
 	s.fn.Status.Commit, s.fn.Status.BaseDir, s.fn.Status.Reference, s.fn.Status.GitRepository = "", "", "", nil
-	r.sourceReady(s, moved)
+	r.sourceReady(s)
 	return nil
 }
 
-func (r *FunctionReconciler) sourceReady(s *scope, moved bool) {
+func (r *FunctionReconciler) sourceReady(s *scope) {
 	s.fn.Status.Source = nil
 	message := fmt.Sprintf("%s, tree %s", revisionName(s.revision), s.revision.Tree)
+	moved := conditions.GetMessage(s.fn, functionv1.ConfigurationReady) != message
 	conditions.MarkTrue(s.fn, functionv1.ConfigurationReady, functionv1.ReasonSourceUpdated, "%s", message)
 	if moved {
 		r.event(s.fn, normal(functionv1.ReasonSourceUpdated, "Resolve", "found %s", message))

@@ -19,9 +19,14 @@ func historyEntry(fn *functionv1.Function, key string) *functionv1.HistoryEntry 
 
 // servingEntry is the entry of the image that runs, or nil.
 func servingEntry(fn *functionv1.Function) *functionv1.HistoryEntry {
-	_, digest, _ := strings.Cut(fn.Status.Image, "@")
+	return imageEntry(fn, fn.Status.Image)
+}
+
+// imageEntry is the newest entry of an image by digest, or nil.
+func imageEntry(fn *functionv1.Function, image string) *functionv1.HistoryEntry {
+	_, digest, byDigest := strings.Cut(image, "@")
 	for i := range fn.Status.History {
-		if fn.Status.History[i].Digest == digest {
+		if byDigest && fn.Status.History[i].Digest == digest {
 			return &fn.Status.History[i]
 		}
 	}

@@ -20,45 +20,30 @@ import (
 
 // +kubebuilder:rbac:groups="",resources=secrets;serviceaccounts;configmaps,verbs=get;list;watch;create;patch;delete
 
-// annotationApplied is the hash of what gitfn applied last. It stands on
-// objects whose content gitfn does not keep in memory.
-const annotationApplied = "serverless.kyma-project.io/applied"
-
 // ensureNamespace gives a namespace what its Functions need: credentials for
 // its own part of the registry, a ServiceAccount that brings them to nodes, and
-// the trust bundle. What is there and right costs no request.
+// the trust bundle. What is there and as it was applied costs no request.
 func (r *FunctionReconciler) ensureNamespace(ctx context.Context, namespace string) error {
 	for _, want := range r.namespaceObjects(namespace) {
-		hash := hashOf(want)
-		metav1.SetMetaDataAnnotation(accessor(want), annotationApplied, hash)
+		hash, kind := hashOf(want), want.GetObjectKind().GroupVersionKind().Kind
 		have := &metav1.PartialObjectMetadata{}
 		have.SetGroupVersionKind(want.GetObjectKind().GroupVersionKind())
 		err := r.Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {
-		case err == nil && have.Annotations[annotationApplied] == hash:
+		case err == nil && r.applied.current(kind, have, hash):
 			continue
 		case err == nil && have.Labels[functionv1.LabelManagedBy] == "user":
 			continue // whoever says so keeps it as it is
 		case err != nil && !apierrors.IsNotFound(err):
-			return fmt.Errorf("look at %s %s: %w", have.Kind, want.GetName(), err)
+			return fmt.Errorf("look at %s %s: %w", kind, want.GetName(), err)
 		}
-		if err := r.apply(ctx, want); err != nil {
+		applied, err := r.apply(ctx, want)
+		if err != nil {
 			return err
 		}
+		r.applied.remember(kind, applied, hash)
 	}
 	return nil
-}
-
-func accessor(o client.Object) *metav1.ObjectMeta {
-	switch o := o.(type) {
-	case *corev1.Secret:
-		return &o.ObjectMeta
-	case *corev1.ServiceAccount:
-		return &o.ObjectMeta
-	case *corev1.ConfigMap:
-		return &o.ObjectMeta
-	}
-	panic(fmt.Sprintf("no metadata known of %T", o)) // namespaceObjects makes no other kinds
 }
 
 func (r *FunctionReconciler) namespaceObjects(namespace string) []client.Object {
@@ -116,11 +101,12 @@ func hashOf(object any) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// apply writes an object by server-side apply. The object needs its TypeMeta.
-func (r *FunctionReconciler) apply(ctx context.Context, object client.Object) error {
+// apply writes an object by server-side apply, and returns what that made of
+// it. The object needs its TypeMeta.
+func (r *FunctionReconciler) apply(ctx context.Context, object client.Object) (*unstructured.Unstructured, error) {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
-		return fmt.Errorf("apply %s: %w", object.GetName(), err)
+		return nil, fmt.Errorf("apply %s: %w", object.GetName(), err)
 	}
 	// An empty status is not ours, nor an empty time.
 	delete(fields, "status")
@@ -128,10 +114,7 @@ func (r *FunctionReconciler) apply(ctx context.Context, object client.Object) er
 	unstructured.RemoveNestedField(fields, "spec", "template", "metadata", "creationTimestamp")
 	u := &unstructured.Unstructured{Object: fields}
 	if err := r.Apply(ctx, client.ApplyConfigurationFromUnstructured(u), client.FieldOwner(FieldOwner), client.ForceOwnership); err != nil {
-		return fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
+		return nil, fmt.Errorf("apply %s %s: %w", u.GetKind(), u.GetName(), err)
 	}
-	object.SetUID(u.GetUID())
-	object.SetResourceVersion(u.GetResourceVersion())
-	object.SetGeneration(u.GetGeneration())
-	return nil
+	return u, nil
 }

@@ -29,6 +29,8 @@ import (
 const (
 	startGrace = 1500 * time.Millisecond
 	startLimit = 60 * time.Second
+	// lookAtOnce is when to read again what changed while it was read.
+	lookAtOnce = 50 * time.Millisecond
 )
 
 // QueueReconciler is the one admitter of builds: whatever happens to a build Job
@@ -62,12 +64,12 @@ func (r *QueueReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.R
 	now := r.Clock.Now()
 	again, err := r.sendBack(ctx, jobs.Items, pods.Items, now)
 	if err != nil {
-		return ctrl.Result{}, err
+		return outdated(err)
 	}
 	decision := queue.Decide(jobs.Items, pods.Items, r.Cap, now)
 	for _, name := range decision.Admit {
 		if err := r.admit(ctx, jobs.Items, name); err != nil {
-			return ctrl.Result{}, err
+			return outdated(err)
 		}
 	}
 	r.tellPlaces(jobs.Items, decision.Places)
@@ -75,6 +77,15 @@ func (r *QueueReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.R
 		again = max(wait, time.Millisecond)
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// outdated ends a pass that met a Job which has changed, or gone, since it was
+// read: what was decided on it counts no more, so it is all read again.
+func outdated(err error) (ctrl.Result, error) {
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return ctrl.Result{RequeueAfter: lookAtOnce}, nil
+	}
+	return ctrl.Result{}, err
 }
 
 func (r *QueueReconciler) tellPlaces(jobs []batchv1.Job, places map[types.NamespacedName]int) {
@@ -105,14 +116,9 @@ func (r *QueueReconciler) admit(ctx context.Context, jobs []batchv1.Job, name ty
 	return nil
 }
 
-// patch writes a Job only at the version that was read. A conflict is news that
-// wakes the queue again, and a Job that is gone needs nothing.
+// patch writes a Job only at the version that was read.
 func (r *QueueReconciler) patch(ctx context.Context, job, before *batchv1.Job) error {
-	err := r.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
-	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
+	return r.Patch(ctx, job, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}), client.FieldOwner(FieldOwner))
 }
 
 // sendBack suspends admitted Jobs whose Pods do not come up, so that their slots
