@@ -51,7 +51,7 @@ func TestBrokenCommits(t *testing.T) {
 		fn := s.function("fn")
 		g.Expect(fn.Status.Commit).To(Equal(syntax))
 		g.Expect(condition(fn, functionv1.BuildReady)).To(HavePrefix("True"))
-		g.Expect(condition(fn, functionv1.Running)).To(HavePrefix("False DeploymentFailed: "))
+		g.Expect(condition(fn, functionv1.Running)).To(HavePrefix("False DeploymentFailed: Crash: "))
 		g.Expect(condition(fn, functionv1.Running)).To(ContainSubstring("SyntaxError"), "the last lines of output")
 		g.Expect(condition(fn, functionv1.Running)).To(ContainSubstring(good), "the revision that serves")
 		g.Expect(condition(fn, "Ready")).To(HavePrefix("False"))

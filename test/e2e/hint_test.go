@@ -69,7 +69,7 @@ func TestHints(t *testing.T) {
 	}).WithTimeout(3 * time.Second).WithPolling(100 * time.Millisecond).Should(Succeed())
 
 	s.g.Expect(s.hint(own, body, "key of the namespace", nil, generic)).To(Equal(http.StatusAccepted))
-	s.soon(5*time.Second, func(g Gomega) { g.Expect(s.function("fn").Status.Commit).To(Equal(second)) })
+	s.soon(15*time.Second, func(g Gomega) { g.Expect(s.function("fn").Status.Commit).To(Equal(second)) })
 	s.ready("fn", second)
 	s.answers("fn", "two")
 
@@ -79,7 +79,7 @@ func TestHints(t *testing.T) {
 	path := "/github/" + system + "/" + facts.HookSecretName
 	s.g.Expect(s.hint(path, payload, "wrong key", event, github)).To(Equal(http.StatusUnauthorized))
 	s.g.Expect(s.hint(path, payload, facts.HookSecret, event, github)).To(Equal(http.StatusAccepted))
-	s.soon(5*time.Second, func(g Gomega) { g.Expect(s.function("fn").Status.Commit).To(Equal(third)) })
+	s.soon(15*time.Second, func(g Gomega) { g.Expect(s.function("fn").Status.Commit).To(Equal(third)) })
 	s.ready("fn", third)
 	s.answers("fn", "three")
 }

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 )
@@ -47,11 +48,11 @@ func runOn(m *testing.M, cluster string) int {
 	defer stop()
 	down := func() {}
 	if *takeDown {
-		down = func() {
+		down = sync.OnceFunc(func() {
 			if err := dev(context.Background(), nil, "down", "--name", cluster); err != nil {
 				fmt.Fprintln(os.Stderr, "e2e: take the cluster down:", err)
 			}
-		}
+		})
 	}
 	defer down()
 	verb := "up"

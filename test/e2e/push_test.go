@@ -15,8 +15,8 @@ import (
 func TestPush(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, "push")
-	repo, first := s.newRepository("shop", false, map[string]string{"README.md": "shop\n"})
-	first = repo.push("add the cart", sample(t, "packages", "functions/cart"))
+	repo, _ := s.newRepository("shop", false, map[string]string{"README.md": "shop\n"})
+	first := repo.push("add the cart", sample(t, "packages", "functions/cart"))
 	s.apply(newFunction("cart", fromGit(repo.url, "functions/cart")))
 
 	fn := s.ready("cart", first)

@@ -6,6 +6,7 @@ import (
 
 	. "github.com/onsi/gomega"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 )
@@ -16,24 +17,34 @@ func TestOutOfMemory(t *testing.T) {
 	s := newSpace(t, "memory")
 	repo, commit := s.newRepository("fn", false, sample(t, "greedy", ""))
 	s.apply(newFunction("fn", fromGit(repo.url, "/"), withBuildMemory("400Mi")))
-	var running time.Time
 	s.eventually(func(g Gomega) {
 		fn := s.function("fn")
 		g.Expect(fn.Status.Build).NotTo(BeNil())
-		if fn.Status.Build.State == functionv1.BuildRunning && running.IsZero() {
-			running = time.Now()
-		}
 		g.Expect(fn.Status.Build.Class).To(Equal("OutOfMemory"))
 	})
-	s.took("class OutOfMemory", running)
-	s.g.Expect(time.Since(running)).To(BeNumerically("<", 30*time.Second))
 	fn := s.function("fn")
+	s.g.Expect(fn.Status.Build.Attempt).To(Equal(int32(1)))
+	s.g.Expect(fn.Status.Build.EndedAt.Time).To(BeTemporally("<", s.killed("install").Add(10*time.Second)))
 	s.g.Expect(condition(fn, functionv1.BuildReady)).To(HavePrefix("False JobFailed: OutOfMemory: "))
 	s.g.Expect(condition(fn, functionv1.BuildReady)).To(ContainSubstring("spec.resourceConfiguration.build"), "what to do")
 	s.g.Expect(fn.Status.Commit).To(Equal(commit))
 	s.g.Expect(fn.Status.Build.NextTry).To(BeNil())
 	s.noJobs()
 	s.g.Expect(s.jobsSeen("fn")).To(Equal(1))
+}
+
+// killed is when a container of a build ended.
+func (s *space) killed(container string) (at time.Time) {
+	s.t.Helper()
+	for _, sighting := range watched.pods.sightings(s.name) {
+		for _, c := range decode[corev1.Pod](sighting.raw).Status.ContainerStatuses {
+			if c.Name == container && c.State.Terminated != nil {
+				at = c.State.Terminated.FinishedAt.Time
+			}
+		}
+	}
+	s.g.Expect(at).NotTo(BeZero(), "container %s has ended", container)
+	return at
 }
 
 // TestPodRefused wants a build where a quota allows no Pods, and one elsewhere.
