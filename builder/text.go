@@ -6,7 +6,7 @@ import (
 )
 
 // escape is a control sequence of a terminal: a colour, a cursor movement, a title.
-var escape = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[@-Z\\\\^_])")
+var escape = regexp.MustCompile("\x1b(\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(\x07|\x1b\\\\)?|[0-Z\\\\^-~])")
 
 // Printable drops from text what no line of output needs: control sequences and
 // control characters but tab and line feed, marks that turn the direction of

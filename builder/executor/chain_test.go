@@ -207,9 +207,13 @@ func (b *build) run(ctx context.Context, which ...builder.Stage) map[builder.Sta
 		which = []builder.Stage{builder.StageFetch, builder.StageInstall, builder.StagePush}
 	}
 	all, mu := map[builder.Stage]told{}, sync.Mutex{}
-	var group sync.WaitGroup
+	ready := map[builder.Stage]*options{} // before any starts: they share files
 	for _, stage := range which {
-		o, out := b.options(stage), &bytes.Buffer{}
+		ready[stage] = b.options(stage)
+	}
+	var group sync.WaitGroup
+	for stage, o := range ready {
+		out := &bytes.Buffer{}
 		o.out = out
 		group.Go(func() {
 			code := run(ctx, stage, o)
@@ -445,7 +449,7 @@ func gitBuild(t *testing.T, s *store, files map[string]string) *build {
 	git("add", "-f", "-A")
 	git("commit", "-q", "-m", "x")
 	core := git("--exec-path")
-	backend := &cgi.Handler{Path: filepath.Join(core, "git-http-backend"), Dir: repo, InheritEnv: []string{"PATH"},
+	backend := &cgi.Handler{Path: filepath.Join(core, "git-http-backend"), Dir: repo, InheritEnv: []string{"PATH"}, Stderr: io.Discard,
 		Env: []string{"GIT_PROJECT_ROOT=" + filepath.Dir(repo), "GIT_HTTP_EXPORT_ALL=1", "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, p, _ := r.BasicAuth(); p != password {
