@@ -138,8 +138,8 @@ func TestSuspend(t *testing.T) {
 	held, free := newFunction("held", fromGit(repo.url, "/")), newFunction("free", fromGit(repo.url, "/"))
 	s.apply(held)
 	s.apply(free)
-	s.ready("held", first)
-	s.ready("free", first)
+	one, same := s.ready("held", first), s.ready("free", first)
+	s.g.Expect(digest(one.Status.Image)).To(Equal(digest(same.Status.Image)), "the same files are the same image")
 
 	held.Spec.Suspend = true
 	s.apply(held)
