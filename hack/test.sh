@@ -37,11 +37,9 @@ if wants unit || wants api; then
 fi
 if wants e2e && [ "$cluster" = yes ]; then
 	echo "== end to end, on a local cluster of its own"
-	status=0
-	go test ./test/e2e -count=1 -timeout 40m -v -e2e.cluster=test -e2e.down || status=$?
-	# Whatever happened to the tests, their cluster goes.
-	go run ./hack/dev down --name test || status=1
-	[ "$status" = 0 ] || exit "$status"
+	# Whatever happens to the tests, their cluster goes.
+	trap 'go run ./hack/dev down --name test' EXIT
+	go test ./test/e2e -count=1 -timeout 40m -v -e2e.cluster=test
 fi
 
 if [ -n "$missing" ]; then
