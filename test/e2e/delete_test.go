@@ -20,9 +20,6 @@ func TestDelete(t *testing.T) {
 	s.answers("fn", "one")
 	const kinds = "deployments,replicasets,services,horizontalpodautoscalers,jobs,configmaps,pods"
 	selector := "--selector=" + functionv1.LabelFunctionName + "=fn"
-	s.g.Expect(s.kubectl("get", kinds, selector, "--output=name")).To(And(
-		ContainSubstring("deployment"), ContainSubstring("service/"), ContainSubstring("configmap/"), ContainSubstring("pod/")))
-
 	fn.Spec.Source.Inline.Dependencies = fmt.Sprintf(`{"name": "fn", "version": "1.0.0", "dependencies": {"lodash": "^4.17.21"}, "scripts": {"postinstall": %q}}`, sleeps(2*time.Minute))
 	s.apply(fn)
 	s.eventually(func(g Gomega) {
@@ -31,6 +28,8 @@ func TestDelete(t *testing.T) {
 		g.Expect(build).NotTo(BeNil())
 		g.Expect(build.State).To(Equal(functionv1.BuildRunning))
 	})
+	s.g.Expect(s.kubectl("get", kinds, selector, "--output=name")).To(And(
+		ContainSubstring("deployment"), ContainSubstring("service/"), ContainSubstring("job"), ContainSubstring("configmap/"), ContainSubstring("pod/")))
 	s.kubectl("delete", "function", "fn")
 	s.eventually(func(g Gomega) {
 		left, err := kubectl(t.Context(), "", "--namespace", s.name, "get", kinds, selector, "--output=name")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -31,6 +32,12 @@ module.exports = { main: function (event, context) { return _.kebabCase("From St
 	plain.Spec.Source.Inline.Source = handler("two")
 	s.readyAt("plain", s.apply(plain))
 	s.answers("plain", "two")
+
+	s.noJobs()
+	s.soon(time.Minute, func(g Gomega) {
+		left := s.kubectl("get", "configmaps", "--selector="+functionv1.LabelFunctionName, "--output=name")
+		g.Expect(left).To(BeEmpty(), "what builds were handed goes with them")
+	})
 
 	// The same content from Git is the same image.
 	before, builds, pods := s.function("plain"), s.jobsSeen("plain"), s.podsAtRest("plain")
