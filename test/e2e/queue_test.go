@@ -52,7 +52,9 @@ func TestQueue(t *testing.T) {
 		}
 	}
 	s.g.Expect(last).To(BeNumerically(">", 1), "the last place that a Function ever told")
-	for _, pod := range present[corev1.Pod](watched.pods, s.name) {
-		s.g.Expect(pod.Status.Phase).To(Equal(corev1.PodRunning), "Pod %s", pod.Name)
-	}
+	s.soon(time.Minute, func(g Gomega) {
+		for _, pod := range present[corev1.Pod](watched.pods, s.name) {
+			g.Expect(pod.Labels[labelResource]).NotTo(Equal("build"), "Pod %s is left", pod.Name)
+		}
+	})
 }

@@ -86,6 +86,55 @@ func TestManagerKilled(t *testing.T) {
 	}
 }
 
+// takeAway stops a part of gitfn, until the test is over or bringBack.
+func (s *space) takeAway(deployment string) {
+	s.t.Helper()
+	s.t.Cleanup(func() { s.bringBack(deployment) })
+	selector, err := kubectl(s.t.Context(), "", "--namespace", system, "get", "deployment", deployment,
+		"--output=go-template={{range $k, $v := .spec.selector.matchLabels}}{{$k}}={{$v}},{{end}}")
+	s.g.Expect(err).NotTo(HaveOccurred())
+	_, err = kubectl(s.t.Context(), "", "--namespace", system, "scale", "deployment/"+deployment, "--replicas=0")
+	s.g.Expect(err).NotTo(HaveOccurred())
+	_, err = kubectl(s.t.Context(), "", "--namespace", system, "wait", "pod", "--selector="+strings.TrimSuffix(selector, ","), "--for=delete", "--timeout=90s")
+	s.g.Expect(err).NotTo(HaveOccurred())
+}
+
+func (s *space) bringBack(deployment string) {
+	s.t.Helper()
+	_, err := kubectl(s.t.Context(), "", "--namespace", system, "scale", "deployment/"+deployment, "--replicas=1")
+	s.g.Expect(err).NotTo(HaveOccurred())
+	_, err = kubectl(s.t.Context(), "", "--namespace", system, "rollout", "status", "deployment/"+deployment, "--timeout=120s")
+	s.g.Expect(err).NotTo(HaveOccurred())
+}
+
+// TestRegistryAway pushes while nobody can tell whether there is an image: that
+// is no reason to build, and no reason to stop serving.
+func TestRegistryAway(t *testing.T) {
+	s := newSpace(t, "registry")
+	repo, first := s.newRepository("fn", false, map[string]string{"handler.js": handler("one")})
+	s.apply(newFunction("fn", fromGit(repo.url, "/")))
+	s.ready("fn", first)
+	s.answers("fn", "one")
+	s.noJobs()
+	client := s.callSteadily("fn")
+	s.takeAway("serverless-docker-registry")
+
+	second := repo.push("two", map[string]string{"handler.js": handler("two")})
+	s.eventually(func(g Gomega) {
+		fn := s.function("fn")
+		g.Expect(fn.Status.Commit).To(Equal(second))
+		g.Expect(condition(fn, functionv1.BuildReady)).To(ContainSubstring(": RegistryUnavailable: "))
+		g.Expect(condition(fn, "Ready")).To(HavePrefix("False"))
+	})
+	s.g.Expect(s.jobsSeen("fn")).To(Equal(1), "nothing is built")
+	began := time.Now()
+	s.bringBack("serverless-docker-registry")
+	s.ready("fn", second)
+	s.took("runs since the registry is back", began)
+	s.answers("fn", "two")
+	client.sawOnly(t, "one", "two")
+}
+
 // TestServingNeedsNobody starts a Function's Pod anew while the manager and the
 // Git server are away.
 func TestServingNeedsNobody(t *testing.T) {
@@ -97,18 +146,16 @@ func TestServingNeedsNobody(t *testing.T) {
 	pods := s.podsAtRest("fn")
 
 	s.t.Cleanup(s.managerIsBack)
-	s.t.Cleanup(func() {
-		_, err := kubectl(t.Context(), "", "--namespace", system, "scale", "deployment/gitfn-manager", "--replicas=1")
-		s.g.Expect(err).NotTo(HaveOccurred())
-	})
-	_, err := kubectl(t.Context(), "", "--namespace", system, "scale", "deployment/gitfn-manager", "--replicas=0")
-	s.g.Expect(err).NotTo(HaveOccurred())
-	_, err = kubectl(t.Context(), "", "--namespace", system, "wait", "pod", "--selector=app.kubernetes.io/component=manager", "--for=delete", "--timeout=60s")
-	s.g.Expect(err).NotTo(HaveOccurred())
 	s.t.Cleanup(func() { s.g.Expect(localcluster("start", "--name", *clusterName, "git")).To(Succeed()) })
 	s.g.Expect(localcluster("stop", "--name", *clusterName, "git")).To(Succeed())
-	_, err = once.Get(facts.GitHTTP + "/healthz")
+	_, err := once.Get(facts.GitHTTP + "/healthz")
 	s.g.Expect(err).To(HaveOccurred(), "the Git server is away")
+	s.eventually(func(g Gomega) {
+		fn := s.function("fn")
+		g.Expect(condition(fn, functionv1.ConfigurationReady)).To(HavePrefix("False SourceUpdateFailed: SourceUnavailable: "))
+		g.Expect(condition(fn, functionv1.Running)).To(HavePrefix("True"), "it serves all the same")
+	})
+	s.takeAway("gitfn-manager")
 
 	s.kubectl("delete", "pod", "--selector="+functionv1.LabelFunctionName+"=fn", "--wait=false")
 	s.eventually(func(g Gomega) {
