@@ -12,7 +12,7 @@ import (
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 )
 
-// function is a functionv1.Function without a fault, modified.
+// function is a Function without a fault, modified.
 func function(modify ...func(*functionv1.Function)) *functionv1.Function {
 	fn := &functionv1.Function{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "hello"},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
+	"github.com/gitfn/gitfn/builder/job"
 	"github.com/gitfn/gitfn/gitsource"
 	"github.com/gitfn/gitfn/gitsource/receiver"
 )
@@ -184,4 +186,34 @@ func TestThousandFunctionsOfOneRepository(t *testing.T) {
 	w.later(time.Millisecond)
 	look()
 	w.Expect(w.git.refsRequests()).To(Equal(2), "those of one hint ask once")
+}
+
+// TestBuildsThatSayTheyHavePushed wakes who builds a pin right now, and nobody else.
+func TestBuildsThatSayTheyHavePushed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.push("main", files{"hello/handler.js": handler})
+	w.function("hello")
+	w.pass("hello")
+	plan, err := job.PlanOf(w.job())
+	w.Expect(err).NotTo(HaveOccurred())
+	for _, row := range []struct {
+		name, method, body string
+		code               int
+		want               []string
+	}{
+		{"its pin", http.MethodPost, `{"pin": "` + plan.Pin() + `"}`, 202, []string{"hello"}},
+		{"another key", http.MethodPost, `{"pin": "` + plan.Repository + `:0123"}`, 202, nil},
+		{"another Function", http.MethodPost, `{"pin": "` + w.images.host + "/" + w.namespace + "/other:" + plan.Key() + `"}`, 202, nil},
+		{"another registry", http.MethodPost, `{"pin": "evil.example/` + w.namespace + "/hello:" + plan.Key() + `"}`, 202, nil},
+		{"no pin", http.MethodPost, `{}`, 202, nil},
+		{"no JSON", http.MethodPost, `pin`, 400, nil},
+		{"endless", http.MethodPost, `{"pin": "` + strings.Repeat("x", 5000) + `"}`, 400, nil},
+		{"no push", http.MethodGet, ``, 405, nil},
+	} {
+		answer := httptest.NewRecorder()
+		w.waker.Built().ServeHTTP(answer, httptest.NewRequest(row.method, "/built", strings.NewReader(row.body)))
+		w.Expect(answer.Code).To(Equal(row.code), row.name)
+		w.Expect(w.woken()).To(Equal(row.want), row.name)
+	}
 }
