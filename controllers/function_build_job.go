@@ -71,7 +71,7 @@ func (r *FunctionReconciler) mayBuild(ctx context.Context, s *scope) error {
 	build := s.fn.Status.Build
 	failed := build != nil && build.Key == s.plan.Key() && build.State == functionv1.BuildFailed
 	if due := failed && build.NextTry != nil && !s.now.Before(build.NextTry.Time); failed && !due {
-		for _, reader := range []client.Reader{r, r.Live} { // only a change that is no old news counts
+		for _, reader := range []client.Reader{r.versions(), r.Live} { // only a change that is no old news counts
 			secrets, err := buildSecrets(ctx, reader, s.fn)
 			if err != nil {
 				return err
@@ -86,7 +86,7 @@ func (r *FunctionReconciler) mayBuild(ctx context.Context, s *scope) error {
 		return fmt.Errorf("look at the Function past the cache: %w", err)
 	}
 	if live.UID != s.fn.UID || live.ResourceVersion != s.fn.ResourceVersion {
-		return wait(100*time.Millisecond, functionv1.ReasonJobCreated, "the Function has just changed")
+		return errOutdated
 	}
 	return nil
 }

@@ -29,6 +29,9 @@ const FieldOwner = "gitfn"
 // safetyNet is how long a Function that waits for a watch event waits at most.
 const safetyNet = 20 * time.Second
 
+// shortly is when to read again what was old: a cache is behind by less.
+const shortly = 100 * time.Millisecond
+
 // GitRemote is what the reconciler asks of Git. gitsource.Client is one.
 type GitRemote interface {
 	Resolve(ctx context.Context, repo gitsource.Repository, reference, baseDir string, maxAge time.Duration) (gitsource.Revision, error)
@@ -57,7 +60,10 @@ type FunctionReconciler struct {
 	Hints *Hints
 	Queue *Places
 
-	applied appliedMemo
+	// metadata reads names and versions of Secrets and the like from the cache;
+	// the client would ask for them, as it does for Secrets. Nil is the client.
+	metadata client.Reader
+	applied  appliedMemo
 }
 
 // scope holds what one pass learns of a Function. A later step reads what an
@@ -111,6 +117,9 @@ func (r *FunctionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (r
 	if err == nil {
 		err = r.reconcileBuild(ctx, s)
 	}
+	if errors.Is(err, errOutdated) {
+		return ctrl.Result{}, err
+	}
 	// What has an image is kept running, in step with the spec, whatever
 	// happened to the source or the build.
 	if rolloutErr := r.reconcileRollout(ctx, s); err == nil {
@@ -144,6 +153,10 @@ func wait(after time.Duration, reason, why string) error {
 	return &waitError{after, reason, why}
 }
 
+// errOutdated ends a pass over a Function that has changed since. What it learned
+// is no news, so that nothing of it is written.
+var errOutdated = errors.New("the Function has changed since it was read")
+
 // stalledError ends a pass that nothing but a change cures: of the spec, of the
 // source or of a Secret. The source is still polled.
 type stalledError struct {
@@ -159,6 +172,9 @@ func stalled(reason string, err error) error { return &stalledError{reason, err}
 // finish turns the end of a pass into conditions, one patch and a result. It is
 // the only place that writes status, with save.
 func (r *FunctionReconciler) finish(ctx context.Context, s *scope, err error) (ctrl.Result, error) {
+	if errors.Is(err, errOutdated) {
+		return ctrl.Result{RequeueAfter: shortly}, nil
+	}
 	var (
 		waiting *waitError
 		stuck   *stalledError

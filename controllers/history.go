@@ -36,13 +36,13 @@ func imageEntry(fn *functionv1.Function, image string) *functionv1.HistoryEntry 
 // pinnedEntry finds what spec.pin names: a key, digest, tree or commit, in full
 // or its first seven digits or more.
 func pinnedEntry(fn *functionv1.Function, pin string) *functionv1.HistoryEntry {
-	if len(pin) < 7 {
+	if pin = strings.TrimPrefix(pin, "sha256:"); len(pin) < 7 {
 		return nil
 	}
 	for i := range fn.Status.History {
 		entry := &fn.Status.History[i]
 		digest := strings.TrimPrefix(entry.Digest, "sha256:")
-		for _, name := range []string{entry.Commit, entry.Tree, entry.Key, digest, entry.Digest} {
+		for _, name := range []string{entry.Commit, entry.Tree, entry.Key, digest} {
 			if strings.HasPrefix(name, pin) {
 				return entry
 			}

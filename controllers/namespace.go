@@ -28,7 +28,7 @@ func (r *FunctionReconciler) ensureNamespace(ctx context.Context, namespace stri
 		hash, kind := hashOf(want), want.GetObjectKind().GroupVersionKind().Kind
 		have := &metav1.PartialObjectMetadata{}
 		have.SetGroupVersionKind(want.GetObjectKind().GroupVersionKind())
-		err := r.Get(ctx, client.ObjectKeyFromObject(want), have)
+		err := r.versions().Get(ctx, client.ObjectKeyFromObject(want), have)
 		switch {
 		case err == nil && r.applied.current(kind, have, hash):
 			continue
@@ -44,6 +44,14 @@ func (r *FunctionReconciler) ensureNamespace(ctx context.Context, namespace stri
 		r.applied.remember(kind, applied, hash)
 	}
 	return nil
+}
+
+// versions reads the metadata of objects whose content is not kept in memory.
+func (r *FunctionReconciler) versions() client.Reader {
+	if r.metadata != nil {
+		return r.metadata
+	}
+	return r.Client
 }
 
 func (r *FunctionReconciler) namespaceObjects(namespace string) []client.Object {

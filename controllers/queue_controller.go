@@ -29,8 +29,6 @@ import (
 const (
 	startGrace = 1500 * time.Millisecond
 	startLimit = 60 * time.Second
-	// lookAtOnce is when to read again what changed while it was read.
-	lookAtOnce = 50 * time.Millisecond
 )
 
 // QueueReconciler is the one admitter of builds: whatever happens to a build Job
@@ -83,7 +81,7 @@ func (r *QueueReconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.R
 // read: what was decided on it counts no more, so it is all read again.
 func outdated(err error) (ctrl.Result, error) {
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return ctrl.Result{RequeueAfter: lookAtOnce}, nil
+		return ctrl.Result{RequeueAfter: shortly}, nil
 	}
 	return ctrl.Result{}, err
 }

@@ -58,6 +58,7 @@ func (r *FunctionReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 	if err := indexFunctions(ctx, mgr); err != nil {
 		return err
 	}
+	r.metadata = mgr.GetCache()
 	bySecret := handler.EnqueueRequestsFromMapFunc(r.functionsOfSecret)
 	byLabel := handler.EnqueueRequestsFromMapFunc(functionOfLabels)
 	return ctrl.NewControllerManagedBy(mgr).

@@ -2,6 +2,7 @@ package v1alpha2
 
 import (
 	"encoding/json"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
@@ -85,7 +86,11 @@ func validateInline(path *field.Path, runtime string, inline *Inline) field.Erro
 	dependencies := strings.TrimSpace(inline.Dependencies)
 	if strings.HasPrefix(runtime, "nodejs") && dependencies != "" {
 		var manifest map[string]any
-		if err := json.Unmarshal([]byte(dependencies), &manifest); err != nil {
+		err := json.Unmarshal([]byte(dependencies), &manifest)
+		if err == nil && manifest == nil {
+			err = errors.New("it is null")
+		}
+		if err != nil {
 			faults = append(faults, field.Invalid(path.Child("dependencies"), field.OmitValueType{}, "must be the JSON object of a package.json: "+err.Error()))
 		}
 	}

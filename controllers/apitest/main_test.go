@@ -49,6 +49,9 @@ func run(m *testing.M) int {
 		CRDDirectoryPaths:     []string{filepath.Join("..", "..", "config", "crd")},
 		ErrorIfCRDPathMissing: true,
 	}
+	// What a test writes need not survive a power cut.
+	environment.ControlPlane.Etcd = &envtest.Etcd{}
+	environment.ControlPlane.Etcd.Configure().Set("unsafe-no-fsync", "true")
 	config, err := environment.Start()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start kube-apiserver and etcd:", err)

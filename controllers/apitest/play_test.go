@@ -200,3 +200,7 @@ func (w *world) runs(name string) *functionv1.Function {
 
 // later lets time go by.
 func (w *world) later(d time.Duration) { w.clock.Step(d) }
+
+func reportOf(digest string) builder.Report {
+	return builder.Report{Result: &builder.Result{Digest: digest}}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -30,13 +31,17 @@ type bench struct {
 	stop   context.CancelFunc // of the watches
 	source *repository        // of the Function without dependencies
 	deps   *repository        // of those with
+	// run is in what is built: gitfn would find in its registry what an
+	// earlier run has built.
+	run string
 
 	buildJob *batchv1.Job // one that gitfn made: the floor takes its shape
 	floorURL string
 
-	samples       map[string][]time.Duration
-	timelines     map[string][][]moment
-	asked, failed int // requests during pushes and reverts
+	samples   map[string][]time.Duration
+	timelines map[string][][]moment
+	asked     int            // requests during pushes and reverts
+	failures  map[string]int // how many of them failed, by why
 }
 
 // open brings the cluster up and makes an empty namespace there.
@@ -45,7 +50,10 @@ func open(ctx context.Context, cluster string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{facts: f, seen: newRecorder(), samples: map[string][]time.Duration{}, timelines: map[string][][]moment{}}
+	b := &bench{
+		facts: f, seen: newRecorder(), run: strconv.FormatInt(time.Now().UnixMilli(), 36),
+		samples: map[string][]time.Duration{}, timelines: map[string][][]moment{}, failures: map[string]int{},
+	}
 	if b.client, err = connect(f); err != nil {
 		return nil, err
 	}
@@ -96,6 +104,19 @@ func (b *bench) close() error {
 }
 
 func (b *bench) removeNamespace(ctx context.Context) error {
+	// The namespace controller would come back for a Pod after half of its grace
+	// period, more than a minute later: so the Pods go first.
+	functions := &unstructured.Unstructured{}
+	functions.SetGroupVersionKind(functionKind)
+	for _, kind := range []client.Object{functions, &appsv1.Deployment{}, &batchv1.Job{}} {
+		err := b.client.DeleteAllOf(ctx, kind, client.InNamespace(namespace), client.PropagationPolicy(metav1.DeletePropagationBackground))
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("empty namespace %s: %w", namespace, err)
+		}
+	}
+	if err := b.gone(ctx, nil); err != nil {
+		return err
+	}
 	space := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
 	if err := b.client.Delete(ctx, space); client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("remove namespace %s: %w", namespace, err)
@@ -103,6 +124,15 @@ func (b *bench) removeNamespace(ctx context.Context) error {
 	return b.eventually(ctx, "namespace "+namespace+" to be gone", func() (bool, error) {
 		err := b.client.Get(ctx, client.ObjectKeyFromObject(space), space)
 		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
+	})
+}
+
+// gone waits until there are no Pods with labels.
+func (b *bench) gone(ctx context.Context, with client.MatchingLabels) error {
+	return b.eventually(ctx, fmt.Sprintf("the Pods %v of namespace %s to be gone", with, namespace), func() (bool, error) {
+		pods := &corev1.PodList{}
+		err := b.client.List(ctx, pods, client.InNamespace(namespace), with)
+		return len(pods.Items) == 0, err
 	})
 }
 
@@ -219,11 +249,11 @@ func (m *moments) saw(name string, matches match) (sighting, bool) {
 	return s, found
 }
 
-// pod notes how a new Pod comes up. It returns the Pod, or nil.
-func (m *moments) pod(what string, with map[string]string, is func(*corev1.Pod) bool) *corev1.Pod {
-	created, found := m.saw(what+" created", m.b.seen.new(m.from, that(with, is)))
+// pod notes how a new Pod comes up.
+func (m *moments) pod(what string, with map[string]string) {
+	created, found := m.saw(what+" created", m.b.seen.new(m.from, that(with, there[*corev1.Pod])))
 	if !found {
-		return nil
+		return
 	}
 	pod := created.object.(*corev1.Pod)
 	this := func(is func(*corev1.Pod) bool) match {
@@ -234,9 +264,10 @@ func (m *moments) pod(what string, with map[string]string, is func(*corev1.Pod) 
 	for _, container := range pod.Spec.Containers {
 		m.saw(what+": "+container.Name+" seen ended", this(ended(container.Name)))
 	}
-	m.saw(what+" Ready", this(ready))
-	m.saw(what+" in an EndpointSlice", serves(pod))
-	return pod
+	if pod.Spec.Containers[0].ReadinessProbe != nil {
+		m.saw(what+" Ready", this(ready))
+		m.saw(what+" in an EndpointSlice", serves(pod))
+	}
 }
 
 // done keeps the moments as a row's timeline.

@@ -47,7 +47,7 @@ func (b *bench) emptyJob(ctx context.Context, sample int) error {
 	}
 	b.sample(rowJob, end.at.Sub(start.at))
 	m := &moments{b: b, from: from, start: start.at}
-	m.pod("Pod", job.Labels, there)
+	m.pod("Pod", job.Labels)
 	m.at("Job Complete", end.at)
 	m.done(rowJob)
 	return b.client.Delete(ctx, job, client.PropagationPolicy(metav1.DeletePropagationBackground))
@@ -103,7 +103,7 @@ func (b *bench) emptyRollout(ctx context.Context, sample int) error {
 	}
 	b.sample(rowRollout, answered.at.Sub(start))
 	m := &moments{b: b, from: from, start: start}
-	m.pod("Pod", floorLabels(), there)
+	m.pod("Pod", floorLabels())
 	m.at("first answer", answered.at)
 	m.done(rowRollout)
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -27,7 +26,7 @@ func handler(answer string) map[string]string {
 // made of it, the floors. What every machine does only once happens here.
 func (b *bench) first(ctx context.Context) error {
 	from := b.seen.mark()
-	if err := b.source.commit(ctx, "first", handler("first")); err != nil {
+	if err := b.source.commit(ctx, "first", handler(b.firstAnswer())); err != nil {
 		return err
 	}
 	if _, err := b.source.push(ctx); err != nil {
@@ -62,10 +61,12 @@ func (b *bench) first(ctx context.Context) error {
 	return b.settle(ctx)
 }
 
+func (b *bench) firstAnswer() string { return "run " + b.run }
+
 // push pushes a changed handler and waits for its answer. It is a sample of a
 // build without dependencies, too.
 func (b *bench) push(ctx context.Context, sample int) error {
-	want := fmt.Sprintf("push %d of process %d", sample, os.Getpid())
+	want := fmt.Sprintf("push %d of run %s", sample, b.run)
 	if err := b.source.commit(ctx, want, handler(want)); err != nil {
 		return err
 	}
@@ -95,7 +96,7 @@ func (b *bench) revert(ctx context.Context, _ int) error {
 	if err := b.source.git(ctx, "revert", "--no-edit", "HEAD"); err != nil {
 		return err
 	}
-	from, _, err := b.answers(ctx, rowRevert, "first")
+	from, _, err := b.answers(ctx, rowRevert, b.firstAnswer())
 	if err != nil {
 		return err
 	}
@@ -123,7 +124,10 @@ func (b *bench) answers(ctx context.Context, row, want string) (from int, start 
 	if err != nil {
 		return from, start, err
 	}
-	b.asked, b.failed = b.asked+answered.asked, b.failed+answered.failed
+	b.asked += answered.asked
+	for why, times := range answered.failures {
+		b.failures[why] += times
+	}
 	b.sample(row, answered.at.Sub(start))
 	m := &moments{b: b, from: from, start: start}
 	m.at("hint taken", hinted)
@@ -135,7 +139,7 @@ func (b *bench) answers(ctx context.Context, row, want string) (from int, start 
 
 // inline applies a new inline Function and waits for its answer.
 func (b *bench) inline(ctx context.Context, sample int) error {
-	name, want := fmt.Sprintf("inline-%d", sample), fmt.Sprintf("inline %d", sample)
+	name, want := fmt.Sprintf("inline-%d", sample), fmt.Sprintf("inline %d of run %s", sample, b.run)
 	source := map[string]any{"inline": map[string]any{"source": fmt.Sprintf("module.exports = { main: () => %q };", want)}}
 	from, start := b.seen.mark(), time.Now()
 	if err := b.apply(ctx, name, source); err != nil {
@@ -176,13 +180,13 @@ func handlerWithDependencies(answer string) string {
 // dependencies builds a new Function with dependencies, which no cache holds
 // since a layer belongs to one Function, and then changes its handler.
 func (b *bench) dependencies(ctx context.Context, sample int) error {
-	name, from := fmt.Sprintf("dependencies-%d", sample), b.seen.mark()
+	name, from := fmt.Sprintf("dependencies-%s-%d", b.run, sample), b.seen.mark()
 	for _, version := range []struct {
 		row    string
 		cached bool
 	}{{rowDepsCold, false}, {rowDepsWarm, true}} {
 		from := b.seen.mark()
-		text := handlerWithDependencies(fmt.Sprintf("%s %d of process %d", version.row, sample, os.Getpid()))
+		text := handlerWithDependencies(fmt.Sprintf("%s %d of run %s", version.row, sample, b.run))
 		if err := b.deps.commit(ctx, version.row, map[string]string{baseDir + "/handler.js": text, baseDir + "/package.json": manifest}); err != nil {
 			return err
 		}
@@ -244,7 +248,8 @@ func (b *bench) build(ctx context.Context, from int, function string) (build, er
 // build notes how a build goes, from its un-suspending on.
 func (m *moments) build(made build) {
 	m.saw("Job created", m.b.seen.new(m.from, buildJob(made.function, there[*batchv1.Job])))
-	m.pod("build Pod", map[string]string{labelFunction: made.function, labelResource: "build"}, there)
+	m.saw("Job seen suspended by its controller", m.b.seen.new(m.from, buildJob(made.function, jobHas(batchv1.JobSuspended))))
+	m.pod("build Pod", map[string]string{labelFunction: made.function, labelResource: "build"})
 	m.at("digest in status.history", made.known)
 }
 
@@ -252,7 +257,7 @@ func (m *moments) build(made build) {
 func (m *moments) rollout(function string) {
 	pods := map[string]string{labelFunction: function, labelResource: "deployment"}
 	m.saw("Deployment changed", that(map[string]string{labelFunction: function}, there[*appsv1.Deployment]))
-	m.pod("Function's Pod", pods, there)
+	m.pod("Function's Pod", pods)
 }
 
 func buildJob(function string, is func(*batchv1.Job) bool) match {
@@ -288,11 +293,7 @@ func (b *bench) remove(ctx context.Context, from int, name string) error {
 	if err := b.client.Delete(ctx, fn); err != nil {
 		return fmt.Errorf("delete Function %s: %w", name, err)
 	}
-	return b.eventually(ctx, "the Pods of Function "+name+" to be gone", func() (bool, error) {
-		pods := &corev1.PodList{}
-		err := b.client.List(ctx, pods, client.InNamespace(namespace), client.MatchingLabels{labelFunction: name})
-		return len(pods.Items) == 0, err
-	})
+	return b.gone(ctx, client.MatchingLabels{labelFunction: name})
 }
 
 func (b *bench) readyAfter(ctx context.Context, from int, name string) (sighting, error) {

@@ -36,7 +36,7 @@ func main() {
 }
 
 // errOver is only returned where figures above what is wanted count as a failure.
-var errOver = errors.New("a figure is over what is wanted, and --strict was given")
+var errOver = errors.New("a figure is over what is wanted, or a request failed, and --strict was given")
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	o, err := parse(args)
@@ -58,15 +58,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	printRows(out, rows)
 	printTimelines(out, b.timelines)
-	if b.failed > 0 {
-		fmt.Fprintf(out, "\n%d of %d requests failed during pushes and reverts; wanted are none\n", b.failed, b.asked)
-	}
+	printFailures(out, b.asked, b.failures)
 	if o.jsonFile != "" {
 		if err := writeJSON(o.jsonFile, rows); err != nil {
 			return err
 		}
 	}
-	if o.strict && (over(rows) || b.failed > 0) {
+	if o.strict && (over(rows) || len(b.failures) > 0) {
 		return errOver
 	}
 	return nil

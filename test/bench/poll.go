@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,8 +29,9 @@ var pollClient = &http.Client{
 // answer is when a URL first answered what was wanted, and what came before.
 type answer struct {
 	at time.Time
-	// asked and failed count requests, and those that were not answered with 200.
-	asked, failed int
+	// asked counts requests; failures, by why, those not answered with 200.
+	asked    int
+	failures map[string]int
 }
 
 // poll asks a URL until it answers what is wanted.
@@ -38,7 +40,7 @@ func poll(ctx context.Context, url, want string) (answer, error) {
 	defer cancel()
 	var (
 		mu      sync.Mutex
-		sum     answer
+		sum     = answer{failures: map[string]int{}}
 		last    string
 		waiting sync.WaitGroup
 		slots   = make(chan struct{}, inFlight)
@@ -59,7 +61,8 @@ func poll(ctx context.Context, url, want string) (answer, error) {
 				}
 				sum.asked++
 				if err != nil {
-					sum.failed, last = sum.failed+1, err.Error()
+					last = err.Error()
+					sum.failures[why(err)]++
 					return
 				}
 				if last = fmt.Sprintf("%q", text); text == want {
@@ -81,6 +84,19 @@ func poll(ctx context.Context, url, want string) (answer, error) {
 	return sum, nil
 }
 
+// why is the end of an error's chain, without addresses: what many requests
+// that failed have in common.
+func why(err error) string {
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return fmt.Sprintf("no answer within %s", pollTimeout)
+	}
+	for next := err; next != nil; next = errors.Unwrap(err) {
+		err = next
+	}
+	return err.Error()
+}
+
 func get(ctx context.Context, url string) (string, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -91,9 +107,10 @@ func get(ctx context.Context, url string) (string, error) {
 		return "", err
 	}
 	defer response.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	body, err := io.ReadAll(io.LimitReader(response.Body, 4096))
+	text := strings.TrimSpace(string(body))
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s: %s", response.Status, text)
 	}
-	return strings.TrimSpace(string(text)), err
+	return text, err
 }

@@ -33,7 +33,7 @@ func TestPollTakesTheFirstRightAnswer(t *testing.T) {
 	got, err := poll(t.Context(), server.URL, "new")
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.at).To(BeTemporally(">", before))
-	g.Expect(got.failed).To(Equal(1))
+	g.Expect(got.failures).To(Equal(map[string]int{"503 Service Unavailable: new": 1}))
 	g.Expect(got.asked).To(BeNumerically(">=", 4))
 	server.Close()
 	close(seen)
@@ -69,4 +69,23 @@ func TestPollSaysWhatItGotInstead(t *testing.T) {
 	_, err := poll(ctx, server.URL, "new")
 	g.Expect(err).To(MatchError(ContainSubstring(`to answer "new"`)))
 	g.Expect(err).To(MatchError(ContainSubstring(`the last answer was "old"`)))
+}
+
+func TestPollTellsFailuresApart(t *testing.T) {
+	g := NewWithT(t)
+	var asked atomic.Int32
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) < 3 {
+			panic(http.ErrAbortHandler) // cuts the connection
+		}
+		fmt.Fprint(w, "new")
+	}))
+	defer server.Close()
+	got, err := poll(t.Context(), server.URL, "new")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(got.failures).To(Equal(map[string]int{"EOF": 2}))
+
+	server.Close()
+	_, err = get(t.Context(), server.URL)
+	g.Expect(why(err)).To(Equal("connection refused"))
 }

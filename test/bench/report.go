@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"text/tabwriter"
 	"time"
 )
@@ -115,6 +117,19 @@ func printRows(out io.Writer, rows []row) {
 		fmt.Fprintf(table, "%s\t%.2f (%.2f–%.2f)\t%d\t%.2f\t%.2f\t%s\t%s\n", r.Name, r.Median, r.Min, r.Max, r.N, r.Floor, r.Ratio, wanted, r.verdict())
 	}
 	table.Flush()
+}
+
+// printFailures tells of requests that failed while the Function changed.
+func printFailures(out io.Writer, asked int, failures map[string]int) {
+	fmt.Fprintf(out, "\nOf %d requests during pushes and reverts", asked)
+	if len(failures) == 0 {
+		fmt.Fprintln(out, " none failed.")
+		return
+	}
+	fmt.Fprintln(out, " some failed; wanted are none:")
+	for _, why := range slices.Sorted(maps.Keys(failures)) {
+		fmt.Fprintf(out, "  %d: %s\n", failures[why], why)
+	}
 }
 
 func writeJSON(file string, rows []row) error {

@@ -115,6 +115,16 @@ func TestJSON(t *testing.T) {
 	g.Expect(writeJSON(filepath.Join(file, "below"), rows)).To(MatchError(ContainSubstring("write rows as JSON")))
 }
 
+func TestFailures(t *testing.T) {
+	g := NewWithT(t)
+	var out bytes.Buffer
+	printFailures(&out, 9, nil)
+	g.Expect(out.String()).To(Equal("\nOf 9 requests during pushes and reverts none failed.\n"))
+	out.Reset()
+	printFailures(&out, 9, map[string]int{"EOF": 2, "503": 1})
+	g.Expect(out.String()).To(Equal("\nOf 9 requests during pushes and reverts some failed; wanted are none:\n  1: 503\n  2: EOF\n"))
+}
+
 func TestMoments(t *testing.T) {
 	g := NewWithT(t)
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }
