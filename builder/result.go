@@ -84,6 +84,10 @@ func (e *StepError) Error() string { return fmt.Sprintf("%s: %s", e.Class, e.Mes
 // MessageBytes is what Kubernetes keeps of a container's termination message.
 const MessageBytes = 4096
 
+// ExitGaveUp is the exit code of a stage that ends because one before it failed.
+// It leaves no report: the other has it, although its own end may be seen later.
+const ExitGaveUp = 3
+
 // Report is the termination message of a stage: one of its fields is set, or
 // none if the stage succeeded and has nothing to tell.
 type Report struct {

@@ -48,7 +48,8 @@ type manifest struct {
 	Overrides            json.RawMessage   `json:"overrides"`
 }
 
-// installs reports whether npm has anything to do.
+// installs reports whether npm has anything to do. Scripts alone are no reason to
+// run it: most, such as a prepare for Git hooks, are for those who develop.
 func (m manifest) installs() bool {
 	return len(m.Dependencies)+len(m.OptionalDependencies)+len(m.PeerDependencies) > 0 || given(m.Workspaces)
 }

@@ -130,8 +130,11 @@ func (o *options) repository() (gitsource.Repository, error) {
 	}
 	for file, value := range map[string]*string{"username": &repository.Credentials.Username, "password": &repository.Credentials.Password} {
 		text, err := os.ReadFile(filepath.Join(o.gitCredentials, file))
-		if err != nil {
+		if errors.Is(err, os.ErrNotExist) {
 			return repository, &builder.StepError{Class: builder.ClassGitAuth, Message: "the Secret of the Git source has no " + file}
+		}
+		if err != nil {
+			return repository, fmt.Errorf("read credentials of the Git source: %w", err)
 		}
 		*value = string(text)
 	}

@@ -16,7 +16,7 @@ import (
 const (
 	exitFailed  = 1 // with a report
 	exitUsage   = 2
-	exitGaveUp  = 3   // without a report: a stage before this one has it
+	exitGaveUp  = builder.ExitGaveUp
 	exitStopped = 143 // ended from outside
 )
 

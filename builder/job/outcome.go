@@ -29,8 +29,9 @@ var installMayClaim = map[builder.Class]bool{
 // Outcome reads what a build's Pod has told: a result, a failure, or neither
 // while it runs. A result is taken from push alone. Otherwise what the cluster
 // did to the Pod decides; then the container that failed first, of several in one
-// second the first in the order of the data; then what keeps one from starting. Of a Pod that is being deleted only reports count: why it is deleted,
-// its Job knows.
+// second the first in the order of the data; then what keeps one from starting.
+// Of a Pod that is being deleted only reports count: why it is deleted, its Job
+// knows.
 func Outcome(pod *corev1.Pod) (*builder.Result, *builder.StepError) {
 	if result := pushed(pod); result != nil {
 		return result, nil
@@ -43,6 +44,9 @@ func Outcome(pod *corev1.Pod) (*builder.Result, *builder.StepError) {
 		return nil, lost(pod)
 	case failure != nil:
 		return nil, failure
+	}
+	if gaveUp(terminated(pod, builder.StagePush)) || gaveUp(terminated(pod, builder.StageInstall)) {
+		return nil, unexplained(pod)
 	}
 	if push := terminated(pod, builder.StagePush); push != nil {
 		return nil, &builder.StepError{Stage: builder.StagePush, Class: builder.ClassRegistryUnavailable, Message: "push ended without saying what it pushed"}
@@ -68,12 +72,33 @@ func pushed(pod *corev1.Pod) *builder.Result {
 	return report.Result
 }
 
-// firstFailure finds the container that failed first. Of those that say nothing
-// but that they were stopped, none counts if only reports do.
+// gaveUp reports whether a container ended because one before it failed.
+func gaveUp(ended *corev1.ContainerStateTerminated) bool {
+	return ended != nil && ended.ExitCode == builder.ExitGaveUp && ended.Reason != "OOMKilled"
+}
+
+// unexplained is for a Pod of which a stage gave up and none before it has
+// failed: nil while one before it runs, whose end is then to come. If all ended
+// well, what was said in install was not so.
+func unexplained(pod *corev1.Pod) *builder.StepError {
+	for _, stage := range order {
+		ended := terminated(pod, stage)
+		if gaveUp(ended) {
+			break
+		}
+		if ended == nil {
+			return nil
+		}
+	}
+	return &builder.StepError{Stage: builder.StageInstall, Class: builder.ClassInstallFailed, Message: "install said that it failed, and ended as if it had not"}
+}
+
+// firstFailure finds the container that failed first. Those that gave up do not
+// count, and if only reports do, nor those that say nothing.
 func firstFailure(pod *corev1.Pod, onlyReports bool) (failed builder.Stage, first *corev1.ContainerStateTerminated) {
 	for _, stage := range order {
 		ended := terminated(pod, stage)
-		if ended == nil || ended.ExitCode == 0 {
+		if ended == nil || ended.ExitCode == 0 || gaveUp(ended) {
 			continue
 		}
 		if report, readable := builder.DecodeReport(ended.Message); onlyReports && (!readable || report.Error == nil) {
