@@ -104,7 +104,7 @@ func (r *FunctionReconciler) baseImage(ctx context.Context, s *scope) (string, e
 
 // built marks that there is an image.
 func (r *FunctionReconciler) built(s *scope) {
-	if build := s.fn.Status.Build; build != nil && build.Key != s.plan.Key() {
+	if build := s.fn.Status.Build; build != nil && (build.Key != s.plan.Key() || build.State == functionv1.BuildFailed) {
 		s.fn.Status.Build = nil // it told of a build that nobody waits for
 	}
 	conditions.MarkTrue(s.fn, functionv1.BuildReady, functionv1.ReasonJobFinished, "image %s", s.entry.Digest)

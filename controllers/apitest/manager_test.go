@@ -157,10 +157,12 @@ func TestManager(t *testing.T) {
 	}
 
 	// Looked at again, a Function at rest asks nothing of the API server.
-	w.Eventually(func() []string { return asked.taken() }, 10*time.Second, 500*time.Millisecond).Should(BeEmpty())
-	for range 5 {
-		_, err := w.try("hello")
-		w.Expect(err).NotTo(HaveOccurred())
-	}
-	w.Expect(asked.taken()).To(BeEmpty())
+	w.Eventually(func() []string {
+		asked.taken()
+		for range 5 {
+			_, err := w.try("hello")
+			w.Expect(err).NotTo(HaveOccurred())
+		}
+		return asked.taken()
+	}, 20*time.Second, 200*time.Millisecond).Should(BeEmpty())
 }

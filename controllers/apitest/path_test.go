@@ -241,6 +241,18 @@ func TestImageThatOnlyTheRegistryKnows(t *testing.T) {
 	w.Expect(w.jobs()).To(BeEmpty(), "a Job that waits for a slot is not needed any more")
 }
 
+func TestImageOfABuildThatFailed(t *testing.T) {
+	t.Parallel()
+	w := brokenWorld(t, false)
+	j := w.job()
+	w.pass("hello")
+	w.pushes(j) // by another cluster
+	w.later(pollInterval)
+	fn, _ := w.pass("hello")
+	w.Expect(fn.Status.Build).To(BeNil())
+	w.Expect(fn.Status.History[0].Why).To(Equal("found in the registry"))
+}
+
 func TestJobThatEndsWithoutAWord(t *testing.T) {
 	for _, row := range []struct {
 		name, class, message string

@@ -174,7 +174,7 @@ func (w *world) deployment(name string) *appsv1.Deployment {
 func (w *world) rollsOut(name string) *appsv1.Deployment {
 	w.t.Helper()
 	d := w.deployment(name)
-	n := *d.Spec.Replicas
+	before, n := d.DeepCopy(), *d.Spec.Replicas
 	d.Status = appsv1.DeploymentStatus{
 		ObservedGeneration: d.Generation, Replicas: n, UpdatedReplicas: n, ReadyReplicas: n, AvailableReplicas: n,
 		Conditions: []appsv1.DeploymentCondition{
@@ -182,7 +182,7 @@ func (w *world) rollsOut(name string) *appsv1.Deployment {
 			{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionTrue, Reason: "NewReplicaSetAvailable"},
 		},
 	}
-	w.Expect(w.client.Status().Update(w.ctx, d)).To(Succeed())
+	w.Expect(w.client.Status().Patch(w.ctx, d, client.MergeFrom(before))).To(Succeed())
 	return d
 }
 

@@ -18,6 +18,9 @@ import (
 // floorName is the name of the Deployment and the Service of the empty rollout.
 const floorName = "floor"
 
+// serverPort is what a Function's server listens on.
+const serverPort = 8080
+
 // envAnswer is what the floor's handler answers with, if it is set.
 const envAnswer = "BENCH_ANSWER"
 
@@ -112,12 +115,17 @@ func (b *bench) emptyRollout(ctx context.Context, sample int) error {
 func floorLabels() map[string]string { return map[string]string{"app": floorName} }
 
 // floorDeployment is the Deployment that gitfn made for a Function, without what
-// would make gitfn look at it.
+// would make gitfn look at it. It has a startupProbe every second, whatever gitfn
+// does: a floor that moved with the figure would hide what it gains or loses.
 func floorDeployment(of *appsv1.Deployment) *appsv1.Deployment {
 	deployment := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: floorName, Labels: floorLabels()}}
 	of.Spec.DeepCopyInto(&deployment.Spec)
 	deployment.Spec.Selector = &metav1.LabelSelector{MatchLabels: floorLabels()}
 	deployment.Spec.Template.Labels = floorLabels()
+	deployment.Spec.Template.Spec.Containers[0].StartupProbe = &corev1.Probe{
+		PeriodSeconds: 1, FailureThreshold: 150,
+		ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(serverPort)}},
+	}
 	setAnswer(deployment, "floor")
 	return deployment
 }
@@ -127,7 +135,7 @@ func floorService() *corev1.Service {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: floorName},
 		Spec: corev1.ServiceSpec{
 			Selector: floorLabels(),
-			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(8080)}},
+			Ports:    []corev1.ServicePort{{Name: "http", Port: 80, TargetPort: intstr.FromInt32(serverPort)}},
 		},
 	}
 }

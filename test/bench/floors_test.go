@@ -86,6 +86,8 @@ func TestFloorDeploymentIsNoFunctions(t *testing.T) {
 	g.Expect(floor.Spec.Template.Labels).To(Equal(floorLabels()))
 	g.Expect(floorService().Spec.Selector).To(Equal(floorLabels()))
 
+	g.Expect(floor.Spec.Template.Spec.Containers[0].StartupProbe.PeriodSeconds).To(BeEquivalentTo(1))
+
 	setAnswer(floor, "floor 1")
 	g.Expect(floor.Spec.Template.Spec.Containers[0].Env).To(Equal([]corev1.EnvVar{
 		{Name: "FUNC_NAME", Value: "pushed"}, {Name: "BENCH_ANSWER", Value: "floor 1"},
