@@ -151,7 +151,9 @@ func New(plan builder.Plan, o Options) *batchv1.Job {
 						SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 					},
 					Containers: []corev1.Container{
-						fetchContainer(planArgument, o), installContainer(plan, planArgument, o), pushContainer(planArgument, o),
+						// The node starts them in this order, one after the other: push goes
+						// before install because it reads the base image meanwhile.
+						fetchContainer(planArgument, o), pushContainer(planArgument, o), installContainer(plan, planArgument, o),
 					},
 					Volumes: volumes(o),
 				},
