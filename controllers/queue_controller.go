@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -96,20 +97,33 @@ func (r *QueueReconciler) tellPlaces(jobs []batchv1.Job, places map[types.Namesp
 	}
 }
 
-// admit un-suspends a Job, if it is still as it was read.
+// admit un-suspends a Job, if it still waits. The Job controller writes the
+// status of a new Job at about the same time: then it is read once more, because
+// the decision stands as long as the Job waits.
 func (r *QueueReconciler) admit(ctx context.Context, jobs []batchv1.Job, name types.NamespacedName) error {
-	for i := range jobs {
-		if client.ObjectKeyFromObject(&jobs[i]) != name {
-			continue
+	i := slices.IndexFunc(jobs, func(job batchv1.Job) bool { return client.ObjectKeyFromObject(&job) == name })
+	job, fresh := &jobs[i], true
+	err := retry.RetryOnConflict(retry.DefaultRetry, func() error {
+		if !fresh {
+			if err := r.Live.Get(ctx, name, job); err != nil {
+				return client.IgnoreNotFound(err)
+			}
 		}
-		job := &jobs[i]
+		fresh = false
+		if !queue.Waiting(job) {
+			return nil
+		}
 		before := job.DeepCopy()
 		off := false
 		job.Spec.Suspend = &off
 		if err := r.patch(ctx, job, before); err != nil {
-			return fmt.Errorf("admit Job %s: %w", name, err)
+			return err
 		}
 		logf.FromContext(ctx).Info("admitted build", "job", name)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("admit Job %s: %w", name, err)
 	}
 	return nil
 }
