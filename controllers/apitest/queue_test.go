@@ -181,12 +181,13 @@ func TestPodThatDoesNotStart(t *testing.T) {
 }
 
 // TestJobThatChangesUnderTheQueue lets a write meet a Job that has changed since
-// it was read: nothing may be said to be done, nor go on as if it were.
+// it was read: it is read again, and as long as that does not help nothing is
+// said to be done.
 func TestJobThatChangesUnderTheQueue(t *testing.T) {
 	t.Parallel()
 	w := waiting(t, buildCap+2)
 	conflicts := &atomic.Int32{}
-	conflicts.Store(1)
+	conflicts.Store(1000)
 	w.queue.Client = conflicting{w.queue.Client, conflicts}
 	var logged strings.Builder
 	ctx := logf.IntoContext(w.ctx, funcr.New(func(_, args string) { logged.WriteString(args + "\n") }, funcr.Options{}))
@@ -197,6 +198,7 @@ func TestJobThatChangesUnderTheQueue(t *testing.T) {
 	w.Expect(logged.String()).To(BeEmpty())
 	w.Expect(w.running()).To(BeEmpty())
 
+	conflicts.Store(1)
 	_, err = w.queue.Reconcile(ctx, request)
 	w.Expect(err).NotTo(HaveOccurred())
 	w.Expect(w.running()).To(HaveLen(buildCap))
