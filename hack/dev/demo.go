@@ -49,13 +49,14 @@ func demonstrate(ctx context.Context, steps *steps, site *site) error {
 	greeting := "hello from " + time.Now().UTC().Format("15:04:05")
 
 	for _, step := range []struct {
-		what string
-		do   func() error
+		what   string
+		answer string
+		do     func() error
 	}{
-		{"there is a repository, and a Function that follows it", func() error { return d.prepare(ctx) }},
-		{fmt.Sprintf("git push: the Function answers %q", greeting), func() error { return d.pushed(ctx, greeting, greeting) }},
-		{"git push of a change: it answers \"changed\"", func() error { return d.pushed(ctx, "changed", "changed") }},
-		{fmt.Sprintf("git revert, git push: it answers %q again, and nothing is built", greeting), func() error {
+		{"there is a repository, and a Function that follows it", "", func() error { return d.prepare(ctx) }},
+		{fmt.Sprintf("git push: the Function answers %q", greeting), greeting, func() error { return d.pushed(ctx, greeting) }},
+		{"git push of a change: it answers \"changed\"", "changed", func() error { return d.pushed(ctx, "changed") }},
+		{fmt.Sprintf("git revert, git push: it answers %q again, and nothing is built", greeting), greeting, func() error {
 			if _, err := d.git(ctx, "revert", "--no-edit", "HEAD"); err != nil {
 				return err
 			}
@@ -65,16 +66,19 @@ func demonstrate(ctx context.Context, steps *steps, site *site) error {
 		if err := steps.do(step.what, step.do); err != nil {
 			return d.explain(ctx, err)
 		}
-		if err := d.settled(ctx); err != nil {
+		if err := d.settled(ctx, step.answer); err != nil {
 			return d.explain(ctx, err)
 		}
 	}
 	return d.next(ctx, steps)
 }
 
-// settled waits until the Function, if it was pushed, says that the newest
-// version serves: before that, its last version still answers some calls.
-func (d *demo) settled(ctx context.Context) error {
+// settled waits until the Function says that the newest version serves, and no
+// call meets the last one any more: the node's rules are up to a second behind.
+func (d *demo) settled(ctx context.Context, answer string) error {
+	if answer == "" {
+		return nil
+	}
 	return eventually(ctx, patience, func() error {
 		status, err := d.site.kubectl(ctx, "", "-n", demoNamespace, "get", "function", "hello",
 			"-o", `jsonpath={.status.revision} {.status.conditions[?(@.type=="Ready")].status}`)
@@ -83,10 +87,15 @@ func (d *demo) settled(ctx context.Context) error {
 		}
 		head, err := d.git(ctx, "rev-parse", "HEAD")
 		if err != nil {
-			return nil // nothing is pushed yet
+			return err
 		}
 		if want := "main@sha1:" + strings.TrimSpace(head) + " True"; status != want {
 			return fmt.Errorf("the Function says %q, not %q", status, want)
+		}
+		for range 10 {
+			if err := d.answers(ctx, answer); err != nil {
+				return err
+			}
 		}
 		return nil
 	})
@@ -131,7 +140,7 @@ func (d *demo) prepare(ctx context.Context) error {
 }
 
 // pushed commits a handler that answers with a text, pushes and waits.
-func (d *demo) pushed(ctx context.Context, text, answer string) error {
+func (d *demo) pushed(ctx context.Context, text string) error {
 	dir := filepath.Join(d.clone, "functions", "hello")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -146,7 +155,7 @@ func (d *demo) pushed(ctx context.Context, text, answer string) error {
 	if _, err := d.git(ctx, "commit", "--quiet", "-m", "answer "+text); err != nil {
 		return err
 	}
-	return d.published(ctx, answer)
+	return d.published(ctx, text)
 }
 
 // published pushes what is committed, hints, and waits for the answer.
@@ -154,7 +163,7 @@ func (d *demo) published(ctx context.Context, answer string) error {
 	if _, err := d.git(ctx, "push", "--quiet", "origin", "HEAD:refs/heads/main"); err != nil {
 		return err
 	}
-	// A manager that has just started may not lead yet.
+	// The node's rules may be a moment behind the leader.
 	if err := eventually(ctx, 30*time.Second, func() error { return d.hint(ctx) }); err != nil {
 		return err
 	}
@@ -163,6 +172,8 @@ func (d *demo) published(ctx context.Context, answer string) error {
 
 // hint does what a forge's webhook does.
 func (d *demo) hint(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
 	body, err := json.Marshal(map[string]string{"url": d.url, "ref": "refs/heads/main"})
 	if err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -59,7 +60,7 @@ func install(ctx context.Context, steps *steps, site *site) error {
 				return err
 			}
 		}
-		return nil
+		return leads(ctx, site)
 	}); err != nil {
 		return err
 	}
@@ -67,6 +68,18 @@ func install(ctx context.Context, steps *steps, site *site) error {
 		return nil
 	}
 	return steps.do("the registry has the runtime images", func() error { return pushRuntimes(ctx, site, work, images) })
+}
+
+// leads waits until a manager has the lease: only then push hints arrive.
+func leads(ctx context.Context, site *site) error {
+	return eventually(ctx, time.Minute, func() error {
+		addresses, err := site.kubectl(ctx, "", "-n", namespace, "get", "endpointslices", "-l", "kubernetes.io/service-name=gitfn-hooks",
+			"-o", "jsonpath={.items[*].endpoints[?(@.conditions.ready)].addresses}")
+		if err == nil && addresses == "" {
+			err = errors.New("no manager leads yet")
+		}
+		return err
+	})
 }
 
 // runtimeImages are the images that Functions are built on.
