@@ -31,6 +31,9 @@ type Waker struct {
 	Clock  clock.PassiveClock
 	Config Config
 	Hints  *Hints
+	// Forget makes the next look at a repository ask its server: an answer that
+	// was on its way when the hint came may be older than the push.
+	Forget func(url string)
 	// Wake receives the Functions to look at.
 	Wake chan<- event.TypedGenericEvent[types.NamespacedName]
 }
@@ -56,6 +59,7 @@ func (w *Waker) Pushed(namespace string, push receiver.Push) {
 			continue
 		}
 		seen[url] = true
+		w.Forget(url)
 		options := []client.ListOption{client.MatchingFields{indexURL: url}}
 		if namespace != w.Config.Namespace {
 			options = append(options, client.InNamespace(namespace))

@@ -116,3 +116,8 @@ func read(g *WithT, file string, into any) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(yaml.UnmarshalStrict(text, into)).To(Succeed())
 }
+
+func TestLogLevelHasABound(t *testing.T) {
+	err := run(t.Context(), Options{LogLevel: 8})
+	NewWithT(t).Expect(err).To(MatchError(ContainSubstring("--log-level is 8")), "client libraries would log Secrets")
+}

@@ -36,6 +36,10 @@ const workers = 8
 
 // run wires the manager and works until ctx ends.
 func run(ctx context.Context, o Options) error {
+	if o.LogLevel < 0 || o.LogLevel > 1 {
+		// Above it, client libraries log the bodies of requests, Secrets among them.
+		return fmt.Errorf("--log-level is %d: it must be 0 or 1", o.LogLevel)
+	}
 	ctrl.SetLogger(logger(o.LogLevel))
 	c, err := ReadConfiguration(o.ConfigFile)
 	if err != nil {
@@ -68,7 +72,7 @@ func run(ctx context.Context, o Options) error {
 
 	wake := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	hints, places := &controllers.Hints{}, &controllers.Places{}
-	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Wake: wake}
+	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
 	functions := &controllers.FunctionReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},

@@ -107,7 +107,7 @@ func (w *world) start(p *tap) {
 		Runtimes: catalogue, Config: w.config, Hints: hints, Queue: places,
 	}
 	w.queue = &controllers.QueueReconciler{Client: tapped, Live: tapped, Clock: w.clock, Cap: buildCap, Places: places, Wake: w.wake}
-	w.waker = &controllers.Waker{Client: tapped, Live: tapped, Clock: w.clock, Config: w.config, Hints: hints, Wake: w.wake}
+	w.waker = &controllers.Waker{Client: tapped, Live: tapped, Clock: w.clock, Config: w.config, Hints: hints, Forget: git.Forget, Wake: w.wake}
 }
 
 func (w *world) key(name string) types.NamespacedName {
