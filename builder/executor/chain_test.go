@@ -401,9 +401,6 @@ func TestGitBuild(t *testing.T) {
 }
 
 func TestRealNpm(t *testing.T) {
-	if _, err := exec.LookPath("npm"); err != nil {
-		t.Skip("no npm here")
-	}
 	t.Parallel()
 	g := NewWithT(t)
 	s := newStore(t)
