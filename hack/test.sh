@@ -10,10 +10,10 @@ wants() { [ "$level" = all ] || [ "$level" = "$1" ]; }
 # The local cluster needs root and some kernel features: it says so itself.
 cluster=no
 if wants e2e; then
-	if why=$(cd localcluster && go run . check 2>&1); then
+	if said=$(cd localcluster && go run . check 2>&1); then
 		cluster=yes
 	else
-		missing="the end-to-end tests did not run: $(printf '%s' "$why" | head -n 1)"
+		missing="the end-to-end tests did not run: $(printf '%s\n' "$said" | sed -n 's/^localcluster: //p')"
 	fi
 fi
 

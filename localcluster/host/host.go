@@ -7,9 +7,12 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 )
@@ -109,7 +112,12 @@ const overlayMagic, tmpfsMagic = 0x794c7630, 0x01021994
 // checkDisk refuses a state directory on which overlay snapshots cannot be made.
 func checkDisk(dir string) error {
 	var s syscall.Statfs_t
-	if err := syscall.Statfs(dir, &s); err != nil {
+	there := dir // before the first cluster, only a parent of it
+	err := syscall.Statfs(there, &s)
+	for ; errors.Is(err, fs.ErrNotExist) && there != "/"; err = syscall.Statfs(there, &s) {
+		there = filepath.Dir(there)
+	}
+	if err != nil {
 		return fmt.Errorf("look at the file system of %s: %w", dir, err)
 	}
 	if s.Type == overlayMagic || s.Type == tmpfsMagic {

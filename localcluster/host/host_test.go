@@ -66,3 +66,7 @@ func TestMissingPackagesNamesThePackageOfEachMissingProgram(t *testing.T) {
 	g.Expect(missingPackages(func(string) bool { return true })).To(BeEmpty())
 	g.Expect(missingPackages(func(p string) bool { return p != "nft" && p != "ip" })).To(Equal([]string{"nftables", "iproute2"}))
 }
+
+func TestCheckDiskBeforeTheFirstCluster(t *testing.T) {
+	NewWithT(t).Expect(checkDisk(t.TempDir()+"/not/there/yet")).To(Succeed(), "its parent counts")
+}
