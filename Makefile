@@ -7,9 +7,11 @@ help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-14s %s\n", $$1, $$2}'
 
 run: ## start a local Kubernetes, install gitfn, push a Function, call, change and revert it
+	@hack/packages.sh
 	@go run ./hack/dev run --name $(NAME)
 
 test: ## unit, API and end-to-end tests
+	@hack/packages.sh
 	@hack/test.sh
 
 test-unit: ## tests that need neither network nor cluster
@@ -33,6 +35,7 @@ image: ## assemble the images without Docker into dist/
 		--registry-binary "$$(cd localcluster && go run . build --assets)/registry"
 
 cluster-up: ## start the local cluster and install gitfn; prints its facts as JSON
+	@hack/packages.sh
 	@go run ./hack/dev up --name $(NAME)
 
 cluster-info: ## facts of the running cluster as JSON
