@@ -24,7 +24,9 @@ test-e2e: ## what a user would do, on a local cluster of its own
 	@hack/test.sh e2e
 
 bench: ## how long a push takes, beside what the cluster itself takes
-	@go run ./test/bench --cluster bench $(if $(BENCH_JSON),--json $(BENCH_JSON))
+	@hack/packages.sh
+	@go run ./test/bench --cluster bench $(if $(BENCH_JSON),--json $(BENCH_JSON)); \
+		status=$$?; go run ./hack/dev down --name bench; exit $$status
 
 build: ## compile the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
