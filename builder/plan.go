@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"strings"
+
+	"github.com/gitfn/gitfn/gitsource"
 )
 
 // Recipe is the version of how images are put together: the order of layers,
@@ -22,6 +24,10 @@ type Origin struct {
 	Commit string `json:"commit,omitempty"`
 	// BaseDir is the directory below the root of the repository; empty is the root.
 	BaseDir string `json:"baseDir,omitempty"`
+	// Include lists further paths that join the tree, as in gitsource.Selection.
+	Include []gitsource.Include `json:"include,omitempty"`
+	// Submodules says that submodules join the tree.
+	Submodules bool `json:"submodules,omitempty"`
 }
 
 // Inline reports whether the files are strings of the Function.
@@ -82,9 +88,9 @@ const (
 )
 
 // Changes answers "why does it build?": what differs between the two plans, in
-// a fixed order. A zero last plan gives ChangeFirst alone; equal plans give nothing.
+// a fixed order. A last plan without a tree gives ChangeFirst alone; equal plans give nothing.
 func Changes(last, next Plan) []Change {
-	if last == (Plan{}) {
+	if last.Tree == "" {
 		return []Change{ChangeFirst}
 	}
 	var changes []Change

@@ -23,6 +23,8 @@ type Class string
 // themselves; the others wait for a change of the key or of a Secret.
 const (
 	ClassGitAuth            Class = "GitAuth"
+	ClassGitHostKey         Class = "GitHostKey"
+	ClassGitUnverified      Class = "GitUnverified"
 	ClassRefNotFound        Class = "RefNotFound"
 	ClassSourceUnavailable  Class = "SourceUnavailable"
 	ClassSourceTooLarge     Class = "SourceTooLarge"

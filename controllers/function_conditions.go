@@ -47,6 +47,8 @@ type sourceFailure struct {
 // first row that matches counts.
 var sourceFailures = []sourceFailure{
 	{gitsource.ErrAuth, builder.ClassGitAuth, false},
+	{gitsource.ErrHostKey, builder.ClassGitHostKey, false},
+	{gitsource.ErrUnverified, builder.ClassGitUnverified, false},
 	{gitsource.ErrRefNotFound, builder.ClassRefNotFound, false},
 	{gitsource.ErrRepositoryNotFound, builder.ClassRefNotFound, false},
 	{gitsource.ErrBaseDirNotFound, builder.ClassRefNotFound, false},

@@ -23,11 +23,12 @@ var sentinels = map[string]error{
 	"ErrRepositoryNotFound": gitsource.ErrRepositoryNotFound,
 	"ErrBaseDirNotFound":    gitsource.ErrBaseDirNotFound,
 	"ErrTooLarge":           gitsource.ErrTooLarge,
-	"ErrUnsafeTree":         gitsource.ErrUnsafeTree,
-	"ErrUnavailable":        gitsource.ErrUnavailable,
-	"ErrAddressRefused":     gitsource.ErrAddressRefused,
-	"ErrInvalidURL":         gitsource.ErrInvalidURL,
-	"ErrUnsupported":        gitsource.ErrUnsupported,
+	"ErrHostKey":            gitsource.ErrHostKey, "ErrUnverified": gitsource.ErrUnverified,
+	"ErrUnsafeTree":     gitsource.ErrUnsafeTree,
+	"ErrUnavailable":    gitsource.ErrUnavailable,
+	"ErrAddressRefused": gitsource.ErrAddressRefused,
+	"ErrInvalidURL":     gitsource.ErrInvalidURL,
+	"ErrUnsupported":    gitsource.ErrUnsupported,
 }
 
 // TestEveryErrorHasARow reads which sentinels gitsource has, so that a new one

@@ -34,7 +34,7 @@ const shortly = 100 * time.Millisecond
 
 // GitRemote is what the reconciler asks of Git. gitsource.Client is one.
 type GitRemote interface {
-	Resolve(ctx context.Context, repo gitsource.Repository, reference, baseDir string, maxAge time.Duration) (gitsource.Revision, error)
+	Resolve(ctx context.Context, repo gitsource.Repository, wanted gitsource.Selection, maxAge time.Duration) (gitsource.Revision, error)
 }
 
 // ImageRegistry is what the reconciler asks of a registry. registry.Client is one.

@@ -72,7 +72,7 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 	credentials, err := r.gitCredentials(ctx, s.fn)
 	if err == nil {
 		maxAge := r.sourceAge(s)
-		s.revision, err = r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, git.Reference, git.BaseDir, maxAge)
+		s.revision, err = r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, gitsource.Selection{Reference: git.Reference, BaseDir: git.BaseDir}, maxAge)
 	}
 	if err != nil {
 		return r.sourceFailed(s, err)

@@ -75,7 +75,7 @@ func New(options Options) (*Client, error) {
 	return c, nil
 }
 
-// Resolve finds out what a reference is now: its commit, and the tree under baseDir.
+// Resolve finds out what a reference is now: its commit, and the tree that the selection makes of it.
 //
 // The reference is "HEAD", a full name that begins with refs/, a commit id of 40 digits, or else the exact
 // name of a branch, or else of a tag. A commit id is verified by fetching it. An abbreviated one is not found.
@@ -87,8 +87,9 @@ func New(options Options) (*Client, error) {
 //
 // Errors match ErrAuth, ErrRefNotFound, ErrRepositoryNotFound, ErrBaseDirNotFound, ErrTooLarge, ErrUnsafeTree,
 // ErrUnavailable, ErrAddressRefused, ErrInvalidURL or ErrUnsupported, or are the context's.
-func (c *Client) Resolve(ctx context.Context, repo Repository, reference, baseDir string, maxAge time.Duration) (Revision, error) {
-	baseDir, err := CleanBaseDir(baseDir)
+func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection, maxAge time.Duration) (Revision, error) {
+	reference := wanted.Reference
+	baseDir, err := CleanBaseDir(wanted.BaseDir)
 	if err != nil {
 		return Revision{}, err
 	}
@@ -134,11 +135,11 @@ func (c *Client) Forget(url string) {
 	}
 }
 
-// Fetch returns the files below baseDir at commit. The caller closes the Tree.
+// Fetch returns the files that a selection makes of a commit. The caller closes the Tree.
 //
 // Errors are those of Resolve.
-func (c *Client) Fetch(ctx context.Context, repo Repository, commit, baseDir string) (*Tree, error) {
-	baseDir, err := CleanBaseDir(baseDir)
+func (c *Client) Fetch(ctx context.Context, repo Repository, commit string, wanted Selection) (*Tree, error) {
+	baseDir, err := CleanBaseDir(wanted.BaseDir)
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +152,14 @@ func (c *Client) Fetch(ctx context.Context, repo Repository, commit, baseDir str
 	}
 	var tree *Tree
 	err = c.withCommit(ctx, src, strings.ToLower(commit), func(m *mirror) error {
-		tree, err = m.tree(ctx, src.server, strings.ToLower(commit), baseDir)
+		tree, err = m.tree(ctx, src.remote, strings.ToLower(commit), baseDir)
 		return err
 	})
 	return tree, err
 }
 
 // tree lists the files of a commit, fetches their blobs and pins the mirror until the Tree is closed.
-func (m *mirror) tree(ctx context.Context, from *server, commit, baseDir string) (*Tree, error) {
+func (m *mirror) tree(ctx context.Context, from remote, commit, baseDir string) (*Tree, error) {
 	found, err := readFacts(m.storage(), commit, baseDir)
 	if err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (c *Client) withCommit(ctx context.Context, src *source, commit string, use
 	if errors.Is(err, errBroken) {
 		err = c.tryCommit(ctx, src, commit, use)
 	}
-	return src.server.explain(err)
+	return src.remote.explain(err)
 }
 
 func (c *Client) tryCommit(ctx context.Context, src *source, commit string, use func(*mirror) error) error {
@@ -220,7 +221,7 @@ func (c *Client) tryCommit(ctx context.Context, src *source, commit string, use 
 	}
 	defer m.release()
 	err = m.work(ctx, func() error {
-		if err := m.fetchCommit(ctx, src.server, commit); err != nil {
+		if err := m.fetchCommit(ctx, src.remote, commit); err != nil {
 			return err
 		}
 		return use(m)

@@ -28,6 +28,10 @@ var (
 	ErrUnavailable = errors.New("server unavailable")
 	// ErrAddressRefused says that the name of the server leads to an address that must not be connected to.
 	ErrAddressRefused = dialer.ErrRefused
+	// ErrHostKey says that an SSH server showed a key that is not known for it.
+	ErrHostKey = errors.New("host key not known")
+	// ErrUnverified says that what the reference leads to is not signed by a trusted key.
+	ErrUnverified = errors.New("signature not verified")
 	// ErrInvalidURL says that the URL of a repository cannot be used.
 	ErrInvalidURL = errors.New("invalid URL")
 	// ErrUnsupported says that the URL, the server or the repository wants something that is not built.

@@ -83,7 +83,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			g := NewWithT(t)
 			s := httptest.NewServer(http.HandlerFunc(row.answer))
 			t.Cleanup(s.Close)
-			_, err := newClient(t).Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git", Credentials: secret}, "main", "", 0)
+			_, err := newClient(t).Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git", Credentials: secret}, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 			g.Expect(err).To(MatchError(row.err))
 			g.Expect(err.Error()).To(ContainSubstring(s.URL + "/fn.git"))
 			g.Expect(fmt.Sprintf("%v %+v %#v", err, err, err.Error())).NotTo(Or(ContainSubstring("hunter"), ContainSubstring("failed to")))
@@ -97,7 +97,7 @@ func TestNobodyIsAtTheAddress(t *testing.T) {
 	g := NewWithT(t)
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	_, err := newClient(t).Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git"}, "main", "", 0)
+	_, err := newClient(t).Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git"}, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 }
 
@@ -109,7 +109,7 @@ func TestASlowServerIsLeft(t *testing.T) {
 	t.Cleanup(s.Close)
 	defer close(left)
 	c := newClient(t, func(o *gitsource.Options) { o.Timeout = 20 * time.Millisecond })
-	_, err := c.Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git"}, "main", "", 0)
+	_, err := c.Resolve(t.Context(), gitsource.Repository{URL: s.URL + "/fn.git"}, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 	g.Expect(err).To(MatchError(ContainSubstring("no answer in time")))
 }
@@ -121,7 +121,7 @@ func TestAddressesAreRefused(t *testing.T) {
 	s := newGitServer(t, r, nil)
 	c := newClient(t, func(o *gitsource.Options) { o.Allow = nil })
 	for _, url := range []string{s.URL, strings.Replace(s.URL, "127.0.0.1", "localhost", 1), "http://169.254.169.254", "http://[::ffff:127.0.0.1]:80", "http://0.0.0.0"} {
-		_, err := c.Resolve(t.Context(), gitsource.Repository{URL: url + "/fn.git"}, "main", "", 0)
+		_, err := c.Resolve(t.Context(), gitsource.Repository{URL: url + "/fn.git"}, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 		g.Expect(err).To(MatchError(gitsource.ErrAddressRefused), url)
 	}
 	g.Expect(s.all()).To(BeEmpty())
@@ -130,7 +130,7 @@ func TestAddressesAreRefused(t *testing.T) {
 		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data", http.StatusFound)
 		return true
 	})
-	_, err := newClient(t).Resolve(t.Context(), elsewhere.repo(), "main", "", 0)
+	_, err := newClient(t).Resolve(t.Context(), elsewhere.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrAddressRefused), "behind a redirect too")
 }
 
@@ -153,7 +153,7 @@ func TestRedirectsDoNotCarryCredentials(t *testing.T) {
 			repo := from.repo()
 			repo.Credentials = secret
 			c := newClient(t)
-			got, err := c.Resolve(t.Context(), repo, "main", "f0", 0)
+			got, err := c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: "f0"}, 0)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Commit).To(Equal(commit))
 			g.Expect(from.all()).To(HaveLen(2), "only the first request is redirected")
@@ -197,12 +197,12 @@ func TestABrokenPackHeals(t *testing.T) {
 			})
 			cache := t.TempDir()
 			c := newClient(t, func(o *gitsource.Options) { o.CacheDir = cache })
-			_, err := c.Resolve(t.Context(), s.repo(), "main", "f7", time.Hour)
+			_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f7"}, time.Hour)
 			g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 			g.Expect(filesIn(g, cache)).To(BeEmpty(), "nothing half is left")
 
 			cut.Store(false)
-			got, err := c.Resolve(t.Context(), s.repo(), "main", "f7", time.Hour)
+			got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f7"}, time.Hour)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Commit).To(Equal(commit))
 		})
@@ -236,7 +236,7 @@ func TestABrokenMirrorIsMadeAnew(t *testing.T) {
 				s := newGitServer(t, r, nil)
 				cache := t.TempDir()
 				c := newClient(t, func(o *gitsource.Options) { o.CacheDir = cache })
-				_, err := c.Resolve(t.Context(), s.repo(), "main", "f1", time.Hour)
+				_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f1"}, time.Hour)
 				g.Expect(err).NotTo(HaveOccurred())
 				for _, path := range filesIn(g, cache) {
 					if filepath.Ext(path) == kind {
@@ -244,7 +244,7 @@ func TestABrokenMirrorIsMadeAnew(t *testing.T) {
 						g.Expect(damage(path)).To(Succeed())
 					}
 				}
-				tree, err := c.Fetch(t.Context(), s.repo(), commit, "f2")
+				tree, err := c.Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: "f2"})
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(content(t, tree, "handler.js")).To(Equal("function 2"))
 				g.Expect(tree.Close()).To(Succeed())
@@ -276,11 +276,11 @@ func TestTheQuotaIsKept(t *testing.T) {
 	}
 	r, commit := monorepo(t, 3)
 	s := newGitServer(t, r, nil)
-	pinned, err := c.Fetch(t.Context(), s.repo(), commit, "f0")
+	pinned, err := c.Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: "f0"})
 	g.Expect(err).NotTo(HaveOccurred())
 	for range 4 {
 		other, _ := monorepo(t, 3)
-		_, err := c.Resolve(t.Context(), newGitServer(t, other, nil).repo(), "main", "f0", 0)
+		_, err := c.Resolve(t.Context(), newGitServer(t, other, nil).repo(), gitsource.Selection{Reference: "main", BaseDir: "f0"}, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	g.Expect(mirrors()).To(BeNumerically("<=", 2))
@@ -302,19 +302,19 @@ func TestAnotherCommitCostsOnlyWhatChanged(t *testing.T) {
 	parent := r.commit("main", r.files(files), "first")
 	s := newGitServer(t, r, nil)
 	c := newClient(t)
-	_, err := c.Resolve(t.Context(), s.repo(), "main", "team3/f3", 0)
+	_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "team3/f3"}, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	whole := s.bytes()
 	for i := range 3 {
 		files["team3/f3/handler.js"] = fmt.Sprint("changed ", i)
 		parent = r.commit("main", r.files(files), "next", parent)
 		s.restart()
-		got, err := c.Resolve(t.Context(), s.repo(), "main", "team3/f3", 0)
+		got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "team3/f3"}, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got.Tree).To(Equal(r.run("", "rev-parse", parent+":team3/f3")))
 		t.Logf("first %d bytes, then %d", whole, s.bytes())
 		g.Expect(s.bytes()).To(BeNumerically("<", whole/5))
-		tree, err := c.Fetch(t.Context(), s.repo(), parent, "team5")
+		tree, err := c.Fetch(t.Context(), s.repo(), parent, gitsource.Selection{BaseDir: "team5"})
 		g.Expect(err).NotTo(HaveOccurred(), "what did not change is there as well")
 		g.Expect(tree.Files).To(HaveLen(10))
 		g.Expect(tree.Close()).To(Succeed())
@@ -326,7 +326,7 @@ func TestATagThatLeadsToNoCommitIsNotFound(t *testing.T) {
 	g := NewWithT(t)
 	r, commit := monorepo(t, 1)
 	r.run("", "update-ref", "refs/tags/tree", r.run("", "rev-parse", commit+"^{tree}"))
-	_, err := newClient(t).Resolve(t.Context(), newGitServer(t, r, nil).repo(), "tree", "", 0)
+	_, err := newClient(t).Resolve(t.Context(), newGitServer(t, r, nil).repo(), gitsource.Selection{Reference: "tree", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrRefNotFound))
 }
 
@@ -348,24 +348,24 @@ func TestCertificatesAreChecked(t *testing.T) {
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})
 	repo := gitsource.Repository{URL: secure.URL + "/fn.git"}
 
-	_, err := newClient(t).Resolve(t.Context(), repo, "main", "", 0)
+	_, err := newClient(t).Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 	g.Expect(err).To(MatchError(ContainSubstring("certificate")))
 
-	got, err := newClient(t, func(o *gitsource.Options) { o.RootCAs = ca }).Resolve(t.Context(), repo, "main", "", 0)
+	got, err := newClient(t, func(o *gitsource.Options) { o.RootCAs = ca }).Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(got.Commit).To(Equal(commit))
 
 	c := newClient(t)
 	repo.Credentials.CABundle = ca
-	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	_, err = c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 
 	repo.URL = secure.URL + "/down/fn.git"
-	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	_, err = c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrInvalidURL), "never from https to http")
 	repo.Credentials.CABundle = []byte("no certificate")
-	_, err = c.Resolve(t.Context(), repo, "main", "", 0)
+	_, err = c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrAuth))
 }
 
@@ -378,7 +378,7 @@ func TestAMirrorOfManyPacksIsMadeAnewUnderItsReaders(t *testing.T) {
 	c := newClient(t, func(o *gitsource.Options) { o.CacheDir = cache })
 	var trees []*gitsource.Tree
 	for i := range 40 {
-		tree, err := c.Fetch(t.Context(), s.repo(), commit, fmt.Sprint("f", i))
+		tree, err := c.Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: fmt.Sprint("f", i)})
 		g.Expect(err).NotTo(HaveOccurred())
 		trees = append(trees, tree)
 	}

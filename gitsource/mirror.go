@@ -164,7 +164,7 @@ func (m *mirror) storage() *filesystem.Storage {
 }
 
 // fetchCommit makes sure that a commit and its trees are there.
-func (m *mirror) fetchCommit(ctx context.Context, from *server, commit string) error {
+func (m *mirror) fetchCommit(ctx context.Context, from remote, commit string) error {
 	if slices.Contains(m.commits, commit) {
 		return nil
 	}
@@ -187,7 +187,7 @@ func (m *mirror) fetchCommit(ctx context.Context, from *server, commit string) e
 }
 
 // fetchBlobs makes sure that blobs of a commit are there.
-func (m *mirror) fetchBlobs(ctx context.Context, from *server, commit string, ids []plumbing.Hash) error {
+func (m *mirror) fetchBlobs(ctx context.Context, from remote, commit string, ids []plumbing.Hash) error {
 	storage := m.storage()
 	missing := make([]string, 0, len(ids))
 	for _, id := range ids {
@@ -206,7 +206,7 @@ func (m *mirror) fetchBlobs(ctx context.Context, from *server, commit string, id
 	return err
 }
 
-func (m *mirror) fetch(ctx context.Context, from *server, w want) error {
+func (m *mirror) fetch(ctx context.Context, from remote, w want) error {
 	thin := len(w.haves) > 0
 	if m.packs >= packsMost || len(m.commits) >= commitsMost {
 		return fmt.Errorf("mirror has %d packs and %d commits: %w", m.packs, len(m.commits), errBroken)

@@ -22,8 +22,33 @@ type Credentials struct {
 	// Username and Password are sent as basic authentication to the origin of the repository's URL, and
 	// nowhere else. A token is the password; the user name that goes with it is the forge's business.
 	Username, Password string
+	// ClientCertificate and ClientKey, both PEM, are shown to an https server that asks for a certificate.
+	ClientCertificate, ClientKey []byte
+	// SSHKey is a private key in PEM or OpenSSH form, and SSHPassphrase what it is encrypted with, if it is.
+	SSHKey        []byte
+	SSHPassphrase string
+	// KnownHosts is a known_hosts file as of sshd(8) with the keys of SSH servers. What it says of a host
+	// counts before the keys that are built in.
+	KnownHosts []byte
+	// GitHubApp makes tokens that are shown instead of Username and Password.
+	GitHubApp *GitHubApp
+	// Proxy is the http or https URL of a proxy that connections to the repository go through, which may hold
+	// a user and a password. NoProxy lists the hosts that are reached without it, as in the environment
+	// variable NO_PROXY.
+	Proxy, NoProxy string
 	// CABundle holds PEM certificates that are trusted for this repository besides the system's.
 	CABundle []byte
+}
+
+// GitHubApp is an installation of a GitHub App.
+type GitHubApp struct {
+	// ID is the App's ID or client ID, and Installation the number of its installation.
+	ID, Installation string
+	// PrivateKey is the App's RSA key in PEM form.
+	PrivateKey []byte
+	// BaseURL is where the API is, for GitHub Enterprise Server, such as https://ghe.example/api/v3. Empty
+	// means https://api.github.com.
+	BaseURL string
 }
 
 // anonymous says that there is nothing to authenticate with.

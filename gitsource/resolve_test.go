@@ -49,7 +49,7 @@ func TestResolveFindsEveryKindOfReference(t *testing.T) {
 				{name: "a file is no directory", reference: "main", dir: "a/fn.js", err: gitsource.ErrBaseDirNotFound},
 			}
 			for _, row := range rows {
-				got, err := c.Resolve(t.Context(), s.repo(), row.reference, row.dir, time.Hour)
+				got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: row.reference, BaseDir: row.dir}, time.Hour)
 				if row.err != nil {
 					g.Expect(err).To(MatchError(row.err), row.name)
 					continue
@@ -90,7 +90,7 @@ func TestFetchReturnsTheFilesOfACommit(t *testing.T) {
 			commit := r.commit("main", r.tree("40000 "+app+" app", "100644 "+r.blob("elsewhere")+" README"), "first")
 			s := newGitServer(t, r, way.before)
 
-			tree, err := newClient(t).Fetch(t.Context(), s.repo(), commit, "app")
+			tree, err := newClient(t).Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: "app"})
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(tree.ID).To(Equal(app))
 			g.Expect(tree.Files).To(Equal([]gitsource.File{

@@ -12,6 +12,10 @@ type Revision struct {
 	Commit string
 	// Tree is the id of the Git tree under the base directory, 40 hexadecimal digits: equal content, equal Tree.
 	Tree string
+	// Signer names the key whose signature was verified, and whose it claims to be. Empty when none was wanted.
+	Signer string
+	// Warnings are sentences about what works but may surprise.
+	Warnings []string
 	// Author is the name of the commit's author, and Subject its first line; both on one line and shortened.
 	Author, Subject string
 	// Committed is when the commit was made, as its committer claims.

@@ -67,7 +67,7 @@ func TestManyCallersAreOneRequest(t *testing.T) {
 			group, ctx := errgroup.WithContext(t.Context())
 			for i := range 50 {
 				group.Go(func() error {
-					got, err := c.Resolve(ctx, s.repo(), "main", fmt.Sprintf("f%d", i), time.Minute)
+					got, err := c.Resolve(ctx, s.repo(), gitsource.Selection{Reference: "main", BaseDir: fmt.Sprintf("f%d", i)}, time.Minute)
 					if err == nil && got.Commit != commit {
 						err = fmt.Errorf("resolved to %s", got)
 					}
@@ -92,7 +92,7 @@ func TestAnswersAreSharedForMaxAge(t *testing.T) {
 	c := newClient(t, withClock(now))
 	resolve := func(reference string, maxAge time.Duration) string {
 		t.Helper()
-		got, err := c.Resolve(t.Context(), s.repo(), reference, "f0", maxAge)
+		got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: reference, BaseDir: "f0"}, maxAge)
 		g.Expect(err).NotTo(HaveOccurred())
 		return got.Commit
 	}
@@ -132,11 +132,11 @@ func TestAnswersAreNotSharedBetweenCredentials(t *testing.T) {
 	c := newClient(t)
 	repo := s.repo()
 	repo.Credentials = gitsource.Credentials{Username: "robot", Password: "pass"}
-	_, err := c.Resolve(t.Context(), repo, "main", "f0", time.Hour)
+	_, err := c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: "f0"}, time.Hour)
 	g.Expect(err).NotTo(HaveOccurred())
 	for _, credentials := range []gitsource.Credentials{{}, {Username: "robot", Password: "guess"}} {
 		repo.Credentials = credentials
-		_, err = c.Resolve(t.Context(), repo, "main", "f0", time.Hour)
+		_, err = c.Resolve(t.Context(), repo, gitsource.Selection{Reference: "main", BaseDir: "f0"}, time.Hour)
 		g.Expect(err).To(MatchError(gitsource.ErrAuth))
 		g.Expect(err.Error()).NotTo(ContainSubstring("guess"))
 	}
@@ -170,7 +170,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 	now := newClock()
 	c := newClient(t, withClock(now))
 	resolve := func() error {
-		_, err := c.Resolve(t.Context(), s.repo(), "main", "", 0)
+		_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 		return err
 	}
 	busy.Store(true)
@@ -199,13 +199,13 @@ func TestAHostIsNotAskedTooFast(t *testing.T) {
 	s := newGitServer(t, r, nil)
 	now := newClock()
 	c := newClient(t, withClock(now), func(o *gitsource.Options) { o.HostInterval = 10 * time.Minute })
-	_, err := c.Resolve(t.Context(), s.repo(), "main", "", 0)
+	_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).NotTo(HaveOccurred())
-	_, err = c.Resolve(t.Context(), s.repo(), "main", "", 0)
+	_, err = c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 	g.Expect(err.(*gitsource.UnavailableError).RetryAfter).To(Equal(10 * time.Minute))
 	now.move(10 * time.Minute)
-	_, err = c.Resolve(t.Context(), s.repo(), "main", "", 0)
+	_, err = c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(s.count("ls-refs")).To(Equal(2))
 }
@@ -227,13 +227,13 @@ func TestACallerWhoLeavesTakesNobodyAlong(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	left := make(chan error)
 	go func() {
-		_, err := c.Resolve(ctx, s.repo(), "main", "", time.Hour)
+		_, err := c.Resolve(ctx, s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, time.Hour)
 		left <- err
 	}()
 	<-asked
 	stayed := make(chan error)
 	go func() {
-		got, err := c.Resolve(t.Context(), s.repo(), "main", "", time.Hour)
+		got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, time.Hour)
 		if err == nil && got.Commit != commit {
 			err = fmt.Errorf("resolved to %s", got)
 		}
@@ -261,11 +261,11 @@ func TestTenThousandRefsAreASmallAnswer(t *testing.T) {
 		before := map[string]func(http.ResponseWriter, *http.Request) bool{"v0": withoutV2}[way]
 		s := newGitServer(t, r, before)
 		c := newClient(t)
-		_, err := c.Resolve(t.Context(), s.repo(), commit, "f0", 0)
+		_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: commit, BaseDir: "f0"}, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		s.restart()
 		begin := time.Now()
-		got, err := c.Resolve(t.Context(), s.repo(), "main", "f0", 0)
+		got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f0"}, 0)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(got.Commit).To(Equal(commit))
 		figures[way] = s.bytes()
@@ -276,6 +276,6 @@ func TestTenThousandRefsAreASmallAnswer(t *testing.T) {
 
 	s := newGitServer(t, r, withoutV2)
 	c := newClient(t, func(o *gitsource.Options) { o.Limits.Refs = 1000 })
-	_, err := c.Resolve(t.Context(), s.repo(), "main", "", 0)
+	_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: ""}, 0)
 	g.Expect(err).To(MatchError(gitsource.ErrTooLarge))
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"net/http"
 	"time"
 
@@ -16,8 +17,20 @@ import (
 type source struct {
 	key        string // repository and credential, hashed
 	normalized string
-	server     *server
+	remote     remote
 	refs       *refsShare
+}
+
+// remote is a repository on a server, however it is reached, as one credential sees it. It is safe for concurrent use.
+type remote interface {
+	// refs returns those refs that are there. A name that ends in a slash stands for all refs below it.
+	refs(ctx context.Context, names []string) (map[string]ref, error)
+	// abilities is what the server can do, asked once in a while.
+	abilities(ctx context.Context) (abilities, error)
+	// pack asks for a pack and hands it to store while it arrives.
+	pack(ctx context.Context, w want, store func(io.Reader) error) error
+	// explain names the repository in an error and gives it a kind. nil stays nil.
+	explain(err error) error
 }
 
 // find is the ref that a reference means.
@@ -31,7 +44,7 @@ func (s *source) find(ctx context.Context, reference string, maxAge time.Duratio
 		return ref{}, err
 	}
 	at, err := choose(reference, names, found)
-	return at, s.server.explain(err)
+	return at, s.remote.explain(err)
 }
 
 // source returns what is kept for a repository and credential.
@@ -57,7 +70,7 @@ func (c *Client) source(repo Repository) (*source, error) {
 			}
 			return server.refs(ctx, names)
 		}
-		return &source{key: key, normalized: normalized, server: server, refs: newRefsShare(ask, c.options.Now)}
+		return &source{key: key, normalized: normalized, remote: server, refs: newRefsShare(ask, c.options.Now)}
 	}), nil
 }
 

@@ -161,7 +161,7 @@ func TestFetchRefusesHostileTrees(t *testing.T) {
 				o.Limits = gitsource.Limits{Depth: 10, Files: 1000, FileBytes: 10_000, TotalBytes: 50_000}
 			})
 			s := newGitServer(t, r, nil)
-			tree, err := c.Fetch(t.Context(), s.repo(), commit, "")
+			tree, err := c.Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: ""})
 			if row.err == nil {
 				g.Expect(err).NotTo(HaveOccurred())
 				g.Expect(tree.Close()).To(Succeed())
@@ -195,7 +195,7 @@ func TestPacksAreBounded(t *testing.T) {
 				c := newClient(t, func(o *gitsource.Options) {
 					o.Limits = gitsource.Limits{PackBytes: 20_000, FileBytes: 1_000_000}
 				})
-				_, err := c.Fetch(t.Context(), newGitServer(t, r, way.before).repo(), commit, "")
+				_, err := c.Fetch(t.Context(), newGitServer(t, r, way.before).repo(), commit, gitsource.Selection{BaseDir: ""})
 				g.Expect(err).To(MatchError(gitsource.ErrTooLarge))
 			})
 		}

@@ -129,7 +129,8 @@ type GitRepository struct {
 	// +optional
 	BaseDir string `json:"baseDir,omitempty"`
 	// Reference is what to follow: a branch, a tag, a full reference name
-	// (refs/...) or a full commit id.
+	// (refs/...), a full commit id, or the highest tag of a semver range
+	// (semver:>=1.2 <2).
 	// +optional
 	Reference string `json:"reference,omitempty"`
 	// Interval is how often to ask the server, if no push hint came first. The
@@ -140,23 +141,64 @@ type GitRepository struct {
 	// when to ask the server, instead of interval.
 	// +optional
 	Schedule string `json:"schedule,omitempty"`
+	// Include lists further paths of the repository that join the files below
+	// baseDir, for example a shared folder or the lock file of a workspace. What
+	// changes below them builds too.
+	// +optional
+	// +kubebuilder:validation:MaxItems=50
+	Include []Include `json:"include,omitempty"`
+	// Submodules fetches the submodules below baseDir. Those on the
+	// repository's own host are read with its credentials, others without.
+	// +optional
+	Submodules bool `json:"submodules,omitempty"`
+	// Verification wants signed commits or tags. What is not signed by a
+	// trusted key is not run: the last good revision stays.
+	// +optional
+	Verification *Verification `json:"verification,omitempty"`
+}
+
+// Include is a path that joins the files below baseDir.
+type Include struct {
+	// Path is a file or a directory below the root of the repository.
+	// +kubebuilder:validation:MinLength=1
+	Path string `json:"path"`
+	// To is where it stands below baseDir. The default is the last part of path.
+	// +optional
+	To string `json:"to,omitempty"`
+}
+
+// Verification says what must be signed, and by whom.
+type Verification struct {
+	// Mode is HEAD for the commit, Tag for the annotated tag that reference
+	// names, TagAndHEAD for both.
+	// +optional
+	// +kubebuilder:default:=HEAD
+	// +kubebuilder:validation:Enum=HEAD;Tag;TagAndHEAD
+	Mode string `json:"mode,omitempty"`
+	// SecretName is a Secret in the Function's namespace. Each of its values is
+	// a file of trusted keys: armored OpenPGP public keys, or SSH public keys.
+	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="secretName must not be blank"
+	SecretName string `json:"secretName"`
 }
 
 // AuthType says how a repository's Secret is read.
-// +kubebuilder:validation:Enum=basic;key
+// +kubebuilder:validation:Enum=basic;key;githubApp
 type AuthType string
 
-// The two kinds of repository Secrets.
+// The kinds of repository Secrets.
 const (
 	// AuthBasic reads username and password.
 	AuthBasic AuthType = "basic"
 	// AuthKey reads an SSH private key.
 	AuthKey AuthType = "key"
+	// AuthGitHubApp reads the private key of a GitHub App, its ID and that of
+	// its installation.
+	AuthGitHubApp AuthType = "githubApp"
 )
 
 // RepositoryAuth names the Secret with a repository's credentials.
 type RepositoryAuth struct {
-	// Type is basic (username, password) or key (SSH private key).
+	// Type is basic (username, password), key (SSH private key) or githubApp.
 	Type AuthType `json:"type"`
 	// SecretName is a Secret in the Function's namespace.
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="secretName must not be blank"
@@ -299,8 +341,18 @@ type GitRepositoryStatus struct {
 	BaseDir string `json:"baseDir"`
 	// Reference that is followed.
 	Reference string `json:"reference"`
+	// Ref is the full name that the reference resolved to, for example
+	// refs/tags/v1 where a branch could have had that name as well.
+	// +optional
+	Ref string `json:"ref,omitempty"`
 	// Commit that it resolved to.
 	Commit string `json:"commit"`
+	// Signer is the key whose signature was verified, if verification is wanted.
+	// +optional
+	Signer string `json:"signer,omitempty"`
+	// Warnings say what works but may surprise.
+	// +optional
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // SourceStatus is the state of looking at the source.

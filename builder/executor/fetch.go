@@ -116,7 +116,7 @@ func (o *options) tree(ctx context.Context) (*gitsource.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := client.Fetch(ctx, repository, o.plan.Origin.Commit, o.plan.Origin.BaseDir)
+	tree, err := client.Fetch(ctx, repository, o.plan.Origin.Commit, gitsource.Selection{BaseDir: o.plan.Origin.BaseDir})
 	if err != nil {
 		return nil, classifyFetch(err)
 	}
@@ -151,6 +151,7 @@ func classifyFetch(err error) error {
 		class builder.Class
 	}{
 		{gitsource.ErrAuth, builder.ClassGitAuth},
+		{gitsource.ErrHostKey, builder.ClassGitHostKey},
 		{gitsource.ErrRefNotFound, builder.ClassRefNotFound},
 		{gitsource.ErrRepositoryNotFound, builder.ClassRefNotFound},
 		{gitsource.ErrBaseDirNotFound, builder.ClassRefNotFound},

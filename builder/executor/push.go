@@ -208,10 +208,10 @@ const (
 )
 
 // assemble appends the layers to the base. The same plan gives the same digest.
-// A zero plan gives an image that is only a place for layers.
+// A plan without a tree gives an image that is only a place for layers.
 func assemble(plan builder.Plan, base v1.Image, layers []v1.Layer) (v1.Image, error) {
 	kind := types.OCILayer
-	if plan == (builder.Plan{}) {
+	if plan.Tree == "" {
 		base = mutate.ConfigMediaType(mutate.MediaType(base, types.OCIManifestSchema1), types.OCIConfigJSON)
 	} else if media, err := base.MediaType(); err != nil {
 		return nil, err
@@ -233,7 +233,7 @@ func assemble(plan builder.Plan, base v1.Image, layers []v1.Layer) (v1.Image, er
 	}
 	config = config.DeepCopy()
 	config.Created = created
-	if plan == (builder.Plan{}) {
+	if plan.Tree == "" {
 		config.OS, config.Architecture, _ = strings.Cut(platform, "/")
 	} else {
 		label(config, plan)
