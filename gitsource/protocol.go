@@ -31,6 +31,26 @@ func (r ref) commit() string {
 	return r.id
 }
 
+// wanted lets only those refs through to visit that one of the names means: a name that ends in a slash stands for
+// all refs below it, any other for itself. A ref may come twice, and then what came last counts: a server without
+// protocol v2 says in a second line where an annotated tag leads.
+func wanted(names []string, visit func(ref)) func(ref) {
+	exact := make(map[string]bool, len(names))
+	var prefixes []string
+	for _, name := range names {
+		if strings.HasSuffix(name, "/") {
+			prefixes = append(prefixes, name)
+		}
+		exact[name] = true
+	}
+	return func(r ref) {
+		below := func(prefix string) bool { return strings.HasPrefix(r.name, prefix) }
+		if exact[r.name] || slices.ContainsFunc(prefixes, below) {
+			visit(r)
+		}
+	}
+}
+
 // abilities is what a server said about itself.
 type abilities struct {
 	version int

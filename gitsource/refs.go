@@ -22,7 +22,7 @@ const (
 // refsShare is what everybody shares who asks for refs of one repository with one credential. Requests go out one
 // after the other; whoever comes meanwhile waits for one that asks for what he wants.
 type refsShare struct {
-	ask func(ctx context.Context, names []string) (map[string]ref, error)
+	ask func(ctx context.Context, names []string, visit func(ref)) error
 	now func() time.Time
 
 	mu        sync.Mutex
@@ -33,7 +33,7 @@ type refsShare struct {
 	notBefore time.Time            // the server's Retry-After
 }
 
-func newRefsShare(ask func(context.Context, []string) (map[string]ref, error), now func() time.Time) *refsShare {
+func newRefsShare(ask func(context.Context, []string, func(ref)) error, now func() time.Time) *refsShare {
 	return &refsShare{ask: ask, now: now, wanted: map[string]time.Time{}}
 }
 
@@ -118,7 +118,8 @@ func (s *refsShare) fly(ctx context.Context, flight *refsAnswer) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	flight.refs, flight.err = s.ask(ctx, names)
+	flight.refs = map[string]ref{}
+	flight.err = s.ask(ctx, names, func(r ref) { flight.refs[r.name] = r })
 
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -81,37 +81,28 @@ func (s *server) forget() {
 	s.able = nil
 }
 
-// refs asks for refs by name, and returns those that are there.
-func (s *server) refs(ctx context.Context, names []string) (map[string]ref, error) {
-	wanted := make(map[string]bool, len(names))
-	for _, name := range names {
-		wanted[name] = true
-	}
-	found := map[string]ref{}
-	collect := func(r ref) {
-		if wanted[r.name] {
-			found[r.name] = r
-		}
-	}
+// refs asks for refs by name, and hands those that are there to visit.
+func (s *server) refs(ctx context.Context, names []string, visit func(ref)) error {
+	visit = wanted(names, visit)
 	able, base, ok := s.known()
 	if !ok || able.version != 2 {
 		var err error
-		if able, err = s.discover(ctx, collect); err != nil || able.version != 2 {
-			return found, err
+		if able, err = s.discover(ctx, visit); err != nil || able.version != 2 {
+			return err
 		}
 		_, base, _ = s.known()
 	}
 	body, _, err := s.ask(ctx, http.MethodPost, base+"/git-upload-pack", lsRefs(able, names).Bytes(), refsBytes)
 	if err != nil {
 		s.forget()
-		return nil, err
+		return err
 	}
 	defer body.Close()
-	if err := readRefs(body, s.limits.Refs, collect); err != nil {
+	if err := readRefs(body, s.limits.Refs, visit); err != nil {
 		s.forget()
-		return nil, s.explain(err)
+		return s.explain(err)
 	}
-	return found, nil
+	return nil
 }
 
 // abilities asks what the server can do, once.

@@ -23,8 +23,8 @@ type source struct {
 
 // remote is a repository on a server, however it is reached, as one credential sees it. It is safe for concurrent use.
 type remote interface {
-	// refs returns those refs that are there. A name that ends in a slash stands for all refs below it.
-	refs(ctx context.Context, names []string) (map[string]ref, error)
+	// refs hands those refs to visit that are there, one by one: see wanted. It keeps none, however many there are.
+	refs(ctx context.Context, names []string, visit func(ref)) error
 	// abilities is what the server can do, asked once in a while.
 	abilities(ctx context.Context) (abilities, error)
 	// pack asks for a pack and hands it to store while it arrives.
@@ -64,11 +64,11 @@ func (c *Client) source(repo Repository) (*source, error) {
 	key := c.hash(at.String(), repo.Credentials.Username, repo.Credentials.Password, string(repo.Credentials.CABundle))
 	return c.sources.getOrPut(key, func() *source {
 		server := newServer(at, repo.Credentials, transport, c.options)
-		ask := func(ctx context.Context, names []string) (map[string]ref, error) {
+		ask := func(ctx context.Context, names []string, visit func(ref)) error {
 			if err := c.paced(ctx, at.Host); err != nil {
-				return nil, err
+				return err
 			}
-			return server.refs(ctx, names)
+			return server.refs(ctx, names, visit)
 		}
 		return &source{key: key, normalized: normalized, remote: server, refs: newRefsShare(ask, c.options.Now)}
 	}), nil
