@@ -2,35 +2,21 @@ package gitsource
 
 import (
 	"context"
-	"errors"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
-	"time"
 )
-
-// refsBytes bounds a refs answer: a million refs are about 60 MiB, and none of it is kept.
-const refsBytes = 512 << 20
 
 // server speaks Git's smart HTTP protocol for one repository and credential. It is safe for concurrent use.
 type server struct {
-	url         *url.URL
-	credentials Credentials
-	http        *http.Client
-	limits      Limits
-	timeout     time.Duration
-	now         func() time.Time
-
-	mu   sync.Mutex
-	able *abilities // nil until the server was asked
-	base string     // where it answered, after redirects
-	at   time.Time  // when
+	endpoint
+	http *http.Client
+	base string // where it answered, after redirects; guarded by mu
 }
 
 func newServer(at *url.URL, credentials Credentials, transport http.RoundTripper, o Options) *server {
-	s := &server{url: at, credentials: credentials, limits: o.Limits, timeout: o.Timeout, now: o.Now}
+	s := &server{endpoint: newEndpoint(at, credentials, o)}
 	s.http = &http.Client{
 		Transport:     originAuth{next: transport, origin: origin(at), credentials: credentials},
 		CheckRedirect: checkRedirect,
@@ -56,43 +42,33 @@ func (s *server) discover(ctx context.Context, visit func(ref)) (abilities, erro
 	}
 	root := url.URL{Scheme: at.Scheme, Host: at.Host, Path: base}
 	s.mu.Lock()
-	s.able, s.base, s.at = &able, root.String(), s.now()
+	s.base = root.String()
 	s.mu.Unlock()
+	s.learn(able)
 	return able, nil
 }
 
-// knownFor is how long it is believed what a server can do, and where a redirect leads.
-const knownFor = time.Hour
-
-// known returns what the server can do, if it was asked lately.
-func (s *server) known() (able abilities, base string, ok bool) {
+// where is the URL at which the server answered last, after redirects.
+func (s *server) where() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.able == nil || s.now().Sub(s.at) >= knownFor {
-		return abilities{}, "", false
+	if s.base == "" {
+		return s.url.String()
 	}
-	return *s.able, s.base, true
-}
-
-// forget makes the next request ask what the server can do, and where it is.
-func (s *server) forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.able = nil
+	return s.base
 }
 
 // refs asks for refs by name, and hands those that are there to visit.
 func (s *server) refs(ctx context.Context, names []string, visit func(ref)) error {
 	visit = wanted(names, visit)
-	able, base, ok := s.known()
+	able, ok := s.known()
 	if !ok || able.version != 2 {
 		var err error
 		if able, err = s.discover(ctx, visit); err != nil || able.version != 2 {
 			return err
 		}
-		_, base, _ = s.known()
 	}
-	body, _, err := s.ask(ctx, http.MethodPost, base+"/git-upload-pack", lsRefs(able, names).Bytes(), refsBytes)
+	body, _, err := s.ask(ctx, http.MethodPost, s.where()+"/git-upload-pack", lsRefs(able, names).Bytes(), refsBytes)
 	if err != nil {
 		s.forget()
 		return err
@@ -107,7 +83,7 @@ func (s *server) refs(ctx context.Context, names []string, visit func(ref)) erro
 
 // abilities asks what the server can do, once.
 func (s *server) abilities(ctx context.Context) (abilities, error) {
-	if able, _, ok := s.known(); ok {
+	if able, ok := s.known(); ok {
 		return able, nil
 	}
 	return s.discover(ctx, func(ref) {})
@@ -119,11 +95,7 @@ func (s *server) pack(ctx context.Context, w want, store func(io.Reader) error) 
 	if err != nil {
 		return err
 	}
-	_, base, _ := s.known()
-	if base == "" {
-		base = s.url.String()
-	}
-	body, _, err := s.ask(ctx, http.MethodPost, base+"/git-upload-pack", packRequest(able, w).Bytes(), s.limits.PackBytes+1<<20)
+	body, _, err := s.ask(ctx, http.MethodPost, s.where()+"/git-upload-pack", packRequest(able, w).Bytes(), s.packBytes())
 	if err != nil {
 		s.forget()
 		return err
@@ -163,27 +135,6 @@ func (s *server) ask(ctx context.Context, method, at string, body []byte, limit 
 	}
 	return answer, resp.Request.URL, nil
 }
-
-var errTimeout = errors.New("no answer in time")
-
-// timedOut tells the timeout of a request from the end of the caller's context.
-func timedOut(ctx context.Context, err error) error {
-	switch {
-	case ctx.Err() == nil:
-		return err
-	case context.Cause(ctx) == errTimeout:
-		return errTimeout
-	}
-	return callerGone(ctx)
-}
-
-// contextError is the end of a caller's context. It has a type of its own because a timeout of package net claims to
-// be context.DeadlineExceeded too.
-type contextError struct{ error }
-
-func (e *contextError) Unwrap() error { return e.error }
-
-func callerGone(ctx context.Context) error { return &contextError{ctx.Err()} }
 
 // answerBody is the body of an answer, with its limit and its timeout.
 type answerBody struct {
