@@ -77,8 +77,10 @@ func New(options Options) (*Client, error) {
 
 // Resolve finds out what a reference is now: its commit, and the tree that the selection makes of it.
 //
-// The reference is "HEAD", a full name that begins with refs/, a commit id of 40 digits, or else the exact
-// name of a branch, or else of a tag. A commit id is verified by fetching it. An abbreviated one is not found.
+// The reference is "HEAD", a full name that begins with refs/, a commit id of 40 digits, "semver:" and a range of
+// versions, or else the exact name of a branch, or else of a tag; Revision.Ref says which. A commit id is verified
+// by fetching it. An abbreviated one is not found. A range means the highest version in it that a tag names: three
+// numbers, with or without a v before them. Prereleases count only where the range names one.
 //
 // An answer of the server that is younger than maxAge is used again: however many callers ask for refs of one
 // repository with the same credentials, one request goes out per maxAge, and it asks for all names that
@@ -99,11 +101,11 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 	}
 	revision := Revision{Reference: reference, Commit: strings.ToLower(reference)}
 	if !isCommit(reference) {
-		at, err := src.find(ctx, reference, maxAge)
+		at, warnings, err := src.find(ctx, reference, maxAge)
 		if err != nil {
 			return Revision{}, err
 		}
-		revision.Ref, revision.Commit = at.name, at.commit()
+		revision.Ref, revision.Commit, revision.Warnings = at.name, at.commit(), warnings
 		if at.target != "" {
 			revision.Ref = at.target
 		}

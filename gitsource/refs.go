@@ -26,7 +26,7 @@ type refsShare struct {
 	now func() time.Time
 
 	mu        sync.Mutex
-	wanted    map[string]time.Time // name to when it was wanted last
+	wanted    map[string]time.Time // name or range to when it was wanted last
 	answer    *refsAnswer          // the last one
 	flight    *refsAnswer          // on its way
 	forgotten int                  // how often forget was called
@@ -39,20 +39,50 @@ func newRefsShare(ask func(context.Context, []string, func(ref)) error, now func
 
 // refsAnswer is one request and, once done is closed, its answer.
 type refsAnswer struct {
-	names     map[string]bool
+	names     map[string]bool // and ranges
 	asked     time.Time
 	forgotten int
 	done      chan struct{}
-	refs      map[string]ref
+	found     *foundRefs
 	err       error
+}
+
+// foundRefs is what was wanted of a repository's refs, and nothing else: there may be a million.
+type foundRefs struct {
+	refs map[string]ref // by name
+	tags tags           // for the ranges
+}
+
+// keep is what to ask a server for so that names and ranges are answered, and what to do with each ref.
+func (f *foundRefs) keep(wanted map[string]bool) (names []string, visit func(ref)) {
+	f.refs = map[string]ref{}
+	for name := range wanted {
+		if !strings.HasPrefix(name, semverPrefix) {
+			names = append(names, name)
+		} else if constraints, err := parseRange(name); err == nil {
+			f.tags.ranges = append(f.tags.ranges, &tagRange{reference: name, constraints: constraints})
+		}
+	}
+	if len(f.tags.ranges) > 0 {
+		names = append(names, tagPrefix)
+	}
+	slices.Sort(names)
+	return names, func(r ref) {
+		if wanted[r.name] {
+			f.refs[r.name] = r
+		}
+		if len(f.tags.ranges) > 0 && strings.HasPrefix(r.name, tagPrefix) {
+			f.tags.add(r)
+		}
+	}
 }
 
 func (a *refsAnswer) covers(names []string) bool {
 	return !slices.ContainsFunc(names, func(name string) bool { return !a.names[name] })
 }
 
-// get returns the refs of those names, from an answer younger than maxAge.
-func (s *refsShare) get(ctx context.Context, names []string, maxAge time.Duration) (map[string]ref, error) {
+// get returns an answer younger than maxAge to those names and ranges.
+func (s *refsShare) get(ctx context.Context, names []string, maxAge time.Duration) (*foundRefs, error) {
 	for {
 		answer, mine, err := s.next(ctx, names, maxAge)
 		if err != nil {
@@ -64,7 +94,7 @@ func (s *refsShare) get(ctx context.Context, names []string, maxAge time.Duratio
 			return nil, callerGone(ctx)
 		}
 		if mine {
-			return answer.refs, answer.err
+			return answer.found, answer.err
 		}
 	}
 }
@@ -113,13 +143,9 @@ func (s *refsShare) together(now time.Time) map[string]bool {
 }
 
 func (s *refsShare) fly(ctx context.Context, flight *refsAnswer) {
-	names := make([]string, 0, len(flight.names))
-	for name := range flight.names {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	flight.refs = map[string]ref{}
-	flight.err = s.ask(ctx, names, func(r ref) { flight.refs[r.name] = r })
+	flight.found = &foundRefs{}
+	names, visit := flight.found.keep(flight.names)
+	flight.err = s.ask(ctx, names, visit)
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -138,30 +164,53 @@ func (s *refsShare) forget() {
 	s.forgotten++
 }
 
-// candidates is the full names that a reference may mean, in the order in which they are tried.
+// CheckReference tells whether a reference may mean anything in some repository: see Client.Resolve. The error matches
+// ErrRefNotFound.
+func CheckReference(reference string) error {
+	_, err := candidates(reference)
+	return err
+}
+
+// candidates is the full names that a reference may mean, in the order in which they are tried, or else its range.
 func candidates(reference string) ([]string, error) {
 	switch {
 	case reference == "":
 		return nil, errorf(ErrRefNotFound, "resolve reference: it is empty; name a branch, a tag or a commit")
+	case strings.HasPrefix(reference, semverPrefix):
+		_, err := parseRange(reference)
+		return []string{reference}, err
 	case len(reference) > 1024 || strings.ContainsFunc(reference, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune(`~^:?*[\`, r) }):
 		return nil, errorf(ErrRefNotFound, "resolve reference %q: Git allows no such name", oneLine(reference, 80))
+	case strings.HasSuffix(reference, "/"):
+		return nil, errorf(ErrRefNotFound, "resolve reference %q: a name does not end in a slash", oneLine(reference, 80))
 	case reference == "HEAD" || strings.HasPrefix(reference, "refs/"):
 		return []string{reference}, nil
 	}
-	return []string{"refs/heads/" + reference, "refs/tags/" + reference}, nil
+	return []string{branchPrefix + reference, tagPrefix + reference}, nil
 }
+
+const branchPrefix = "refs/heads/"
 
 // isCommit tells a commit id from a name.
 func isCommit(reference string) bool { return plumbing.IsHash(reference) }
 
-// choose picks the first candidate that is there.
-func choose(reference string, names []string, found map[string]ref) (ref, error) {
-	for _, name := range names {
-		if r, ok := found[name]; ok {
-			return r, nil
-		}
+// choose picks the first candidate that is there, and warns where there are two.
+func choose(reference string, names []string, found *foundRefs) (at ref, warnings []string, err error) {
+	if strings.HasPrefix(reference, semverPrefix) {
+		at, err = found.tags.choose(reference)
+		return at, nil, err
 	}
-	return ref{}, errorf(ErrRefNotFound, "resolve reference %q: no branch or tag of that exact name%s", reference, abbreviated(reference))
+	for i, name := range names {
+		at, ok := found.refs[name]
+		if !ok {
+			continue
+		}
+		if i+1 < len(names) && found.refs[names[i+1]] != (ref{}) {
+			warnings = append(warnings, "there is a branch and a tag named "+oneLine(reference, 80)+": the branch is followed; write "+oneLine(tagPrefix+reference, 100)+" for the tag")
+		}
+		return at, warnings, nil
+	}
+	return ref{}, nil, errorf(ErrRefNotFound, "resolve reference %q: no branch or tag of that exact name%s", reference, abbreviated(reference))
 }
 
 // abbreviated is a hint for those who wrote the beginning of a commit id.

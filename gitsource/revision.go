@@ -1,6 +1,9 @@
 package gitsource
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Revision is what a reference resolved to.
 type Revision struct {
@@ -22,10 +25,15 @@ type Revision struct {
 	Committed time.Time
 }
 
-// String writes the revision as main@sha1:4f1c…, with the whole commit id. Without a reference it is sha1:4f1c….
+// String writes the revision as main@sha1:4f1c…, with the whole commit id. Without a reference it is sha1:4f1c…. In the
+// place of a range of versions stands the tag that was found, as in v1.4.2@sha1:4f1c….
 func (r Revision) String() string {
-	if r.Reference == "" || r.Reference == r.Commit {
+	name := r.Reference
+	if strings.HasPrefix(name, semverPrefix) {
+		name = strings.TrimPrefix(r.Ref, tagPrefix)
+	}
+	if name == "" || strings.EqualFold(name, r.Commit) {
 		return "sha1:" + r.Commit
 	}
-	return r.Reference + "@sha1:" + r.Commit
+	return name + "@sha1:" + r.Commit
 }

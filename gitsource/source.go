@@ -33,18 +33,18 @@ type remote interface {
 	explain(err error) error
 }
 
-// find is the ref that a reference means.
-func (s *source) find(ctx context.Context, reference string, maxAge time.Duration) (ref, error) {
+// find is the ref that a reference means, and what may surprise about it.
+func (s *source) find(ctx context.Context, reference string, maxAge time.Duration) (at ref, warnings []string, err error) {
 	names, err := candidates(reference)
 	if err != nil {
-		return ref{}, err
+		return ref{}, nil, err
 	}
 	found, err := s.refs.get(ctx, names, maxAge)
 	if err != nil {
-		return ref{}, err
+		return ref{}, nil, err
 	}
-	at, err := choose(reference, names, found)
-	return at, s.remote.explain(err)
+	at, warnings, err = choose(reference, names, found)
+	return at, warnings, s.remote.explain(err)
 }
 
 // source returns what is kept for a repository and credential.
