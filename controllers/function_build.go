@@ -74,7 +74,11 @@ func (r *FunctionReconciler) makePlan(ctx context.Context, s *scope) error {
 		Repository: r.Config.Registry.Push + "/" + s.fn.Namespace + "/" + s.fn.Name,
 	}
 	if git := s.fn.Spec.Source.GitRepository; git != nil {
-		s.plan.Origin = builder.Origin{URL: git.URL, Commit: s.revision.Commit, BaseDir: git.BaseDir}
+		wanted := selection(git)
+		s.plan.Origin = builder.Origin{
+			URL: git.URL, Commit: s.revision.Commit,
+			BaseDir: wanted.BaseDir, Include: wanted.Include, Submodules: wanted.Submodules,
+		}
 	}
 	return nil
 }

@@ -72,7 +72,7 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 	credentials, err := r.gitCredentials(ctx, s.fn)
 	if err == nil {
 		maxAge := r.sourceAge(s)
-		s.revision, err = r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, gitsource.Selection{Reference: git.Reference, BaseDir: git.BaseDir}, maxAge)
+		s.revision, err = r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, selection(git), maxAge)
 	}
 	if err != nil {
 		return r.sourceFailed(s, err)
@@ -85,6 +85,15 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 	s.fn.Status.GitRepository = &functionv1.GitRepositoryStatus{URL: git.URL, BaseDir: git.BaseDir, Reference: git.Reference, Commit: s.revision.Commit}
 	r.sourceReady(s)
 	return nil
+}
+
+// selection is what a Function wants of its repository.
+func selection(git *functionv1.GitRepository) gitsource.Selection {
+	wanted := gitsource.Selection{Reference: git.Reference, BaseDir: git.BaseDir, Submodules: git.Submodules}
+	for _, include := range git.Include {
+		wanted.Include = append(wanted.Include, gitsource.Include(include))
+	}
+	return wanted
 }
 
 func (r *FunctionReconciler) inlineSource(s *scope, inline *functionv1.Inline) error {

@@ -116,7 +116,8 @@ func (o *options) tree(ctx context.Context) (*gitsource.Tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	tree, err := client.Fetch(ctx, repository, o.plan.Origin.Commit, gitsource.Selection{BaseDir: o.plan.Origin.BaseDir})
+	origin := o.plan.Origin
+	tree, err := client.Fetch(ctx, repository, origin.Commit, gitsource.Selection{BaseDir: origin.BaseDir, Include: origin.Include, Submodules: origin.Submodules})
 	if err != nil {
 		return nil, classifyFetch(err)
 	}
