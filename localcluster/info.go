@@ -17,11 +17,16 @@ type report struct {
 	Kubeconfig        string            `json:"kubeconfig"`
 	Kubectl           string            `json:"kubectl"`
 	NodeIP            string            `json:"nodeIP"`
+	HostIP            string            `json:"hostIP"`
 	PodCIDR           string            `json:"podCIDR"`
 	ServiceCIDR       string            `json:"serviceCIDR"`
 	GitHTTP           string            `json:"gitHTTP"`
 	GitUser           string            `json:"gitUser"`
 	GitPassword       string            `json:"gitPassword"`
+	GitSSH            string            `json:"gitSSH"`
+	GitSSHKey         string            `json:"gitSSHKey"`
+	GitSSHKnownHosts  string            `json:"gitSSHKnownHosts"`
+	GitSSHAuthorized  string            `json:"gitSSHAuthorizedKeys"`
 	Ctr               string            `json:"ctr"`
 	ContainerdAddress string            `json:"containerdAddress"`
 	RegistryHosts     string            `json:"registryHosts"`
@@ -41,6 +46,10 @@ func info(ctx context.Context, o options, stdout, _ io.Writer) error {
 	if err != nil {
 		return err
 	}
+	knownHosts, err := os.ReadFile(s.Dir.GitSSHKnownHosts())
+	if err != nil {
+		return err
+	}
 	status, err := node.ReadStatus(ctx, s.Dir)
 	if err != nil {
 		return err
@@ -50,8 +59,9 @@ func info(ctx context.Context, o options, stdout, _ io.Writer) error {
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(report{
 		Name: s.Name, Kubeconfig: s.Dir.Kubeconfig(), Kubectl: bin("kubectl"),
-		NodeIP: s.NodeIP(), PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(),
+		NodeIP: s.NodeIP(), HostIP: s.HostIP(), PodCIDR: s.PodCIDR(), ServiceCIDR: s.ServiceCIDR(),
 		GitHTTP: s.GitURL(), GitUser: cluster.GitUser, GitPassword: strings.TrimSpace(string(password)),
+		GitSSH: s.GitSSHURL(), GitSSHKey: s.Dir.GitSSHKey(), GitSSHKnownHosts: string(knownHosts), GitSSHAuthorized: s.Dir.GitSSHAuthorizedKeys(),
 		Ctr: bin("ctr"), ContainerdAddress: s.Dir.Containerd(), RegistryHosts: s.Dir.Path("certs.d"),
 		RegistryBinary: bin("registry"), KubebuilderAssets: s.Binaries.EnvtestAssets(),
 		Logs: s.Dir.Logs(), SupervisorPID: s.Dir.Supervisor().PID, Parts: status.Parts,

@@ -60,6 +60,11 @@ func dispatch(ctx context.Context, args []string, stdout, stderr io.Writer) erro
 			return fmt.Errorf("%s is started by the supervisor only", node.VerbGit)
 		}
 		return gitserver.Run(args[1], args[2], args[3], args[4])
+	case node.VerbGitSSH:
+		if len(args) != 2 {
+			return fmt.Errorf("%s is started by sshd only", node.VerbGitSSH)
+		}
+		return gitserver.RunSSH(args[1], os.Getenv("SSH_ORIGINAL_COMMAND"))
 	}
 	v, ok := verbs[args[0]]
 	if !ok {

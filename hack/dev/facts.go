@@ -16,6 +16,14 @@ type facts struct {
 	GitHTTP     string `json:"gitHTTP,omitempty"`
 	GitUser     string `json:"gitUser,omitempty"`
 	GitPassword string `json:"gitPassword,omitempty"`
+	// GitSSH is the base URL of the same repositories over SSH. GitSSHKey is the
+	// file of a private key that reads and writes all of them, GitSSHKnownHosts
+	// the lines with the server's host keys, and GitSSHAuthorizedKeys the file
+	// with the public keys of clients, read at each login.
+	GitSSH               string `json:"gitSSH,omitempty"`
+	GitSSHKey            string `json:"gitSSHKey,omitempty"`
+	GitSSHKnownHosts     string `json:"gitSSHKnownHosts,omitempty"`
+	GitSSHAuthorizedKeys string `json:"gitSSHAuthorizedKeys,omitempty"`
 	// Registry is the internal registry as this machine reaches it, host:port.
 	Registry string `json:"registry"`
 	// Hooks is the base URL of the push hint endpoint: POST to
@@ -29,7 +37,9 @@ type facts struct {
 	KubebuilderAssets string `json:"kubebuilderAssets,omitempty"`
 	// Cluster is the name of the local cluster.
 	Cluster string `json:"cluster,omitempty"`
-	NodeIP  string `json:"nodeIP,omitempty"`
+	// NodeIP is the node's address, HostIP this machine's as Pods reach it.
+	NodeIP string `json:"nodeIP,omitempty"`
+	HostIP string `json:"hostIP,omitempty"`
 }
 
 // hintSecretName is the Secret that push hints for all Functions are verified with.
@@ -48,7 +58,9 @@ func factsOf(ctx context.Context, site *site) (facts, error) {
 	f := facts{
 		Kubeconfig: site.Local.Kubeconfig, Kubectl: site.kubectlPath,
 		GitHTTP: site.Local.GitHTTP, GitUser: site.Local.GitUser, GitPassword: site.Local.GitPassword,
-		KubebuilderAssets: site.Local.KubebuilderAssets, Cluster: site.Local.Name, NodeIP: site.Local.NodeIP,
+		KubebuilderAssets: site.Local.KubebuilderAssets, Cluster: site.Local.Name, NodeIP: site.Local.NodeIP, HostIP: site.Local.HostIP,
+		GitSSH: site.Local.GitSSH, GitSSHKey: site.Local.GitSSHKey,
+		GitSSHKnownHosts: site.Local.GitSSHKnownHosts, GitSSHAuthorizedKeys: site.Local.GitSSHAuthorized,
 		HookSecretName: hintSecretName,
 	}
 	registry, err := serviceIP(ctx, site, "serverless-docker-registry")

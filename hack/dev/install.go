@@ -237,7 +237,8 @@ func configurationOf(site *site, images map[string]image) map[string]any {
 		configuration["functions"] = map[string]any{"defaultPreset": "XS"}
 		configuration["git"] = map[string]any{
 			"interval": "30s", "minInterval": "1s",
-			"allowAddresses": []string{site.Local.NodeIP + "/32"},
+			// The Git server, and what tests serve on this machine.
+			"allowAddresses": []string{site.Local.NodeIP + "/32", site.Local.HostIP + "/32"},
 			"denyAddresses":  []string{site.Local.PodCIDR, site.Local.ServiceCIDR},
 		}
 	}

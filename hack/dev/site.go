@@ -31,11 +31,16 @@ type localFacts struct {
 	Kubeconfig        string `json:"kubeconfig"`
 	Kubectl           string `json:"kubectl"`
 	NodeIP            string `json:"nodeIP"`
+	HostIP            string `json:"hostIP"`
 	PodCIDR           string `json:"podCIDR"`
 	ServiceCIDR       string `json:"serviceCIDR"`
 	GitHTTP           string `json:"gitHTTP"`
 	GitUser           string `json:"gitUser"`
 	GitPassword       string `json:"gitPassword"`
+	GitSSH            string `json:"gitSSH"`
+	GitSSHKey         string `json:"gitSSHKey"`
+	GitSSHKnownHosts  string `json:"gitSSHKnownHosts"`
+	GitSSHAuthorized  string `json:"gitSSHAuthorizedKeys"`
 	Ctr               string `json:"ctr"`
 	ContainerdAddress string `json:"containerdAddress"`
 	RegistryBinary    string `json:"registryBinary"`

@@ -79,7 +79,14 @@ func (s Spec) GitURL() string { return "http://" + s.NodeIP() + ":" + GitPort }
 // GitPort is the port of the Git server on the node's address.
 const GitPort = "3000"
 
-// GitUser is the user for paths below /private/.
+// GitSSHURL is where the Git server answers over SSH, without a slash at its end. Port 22 answers too, for
+// URLs of the form git@host:path.
+func (s Spec) GitSSHURL() string { return "ssh://" + GitUser + "@" + s.NodeIP() + ":" + GitSSHPort }
+
+// GitSSHPort is the port of the SSH server on the node's address, besides port 22.
+const GitSSHPort = "2222"
+
+// GitUser is the user for paths below /private/, and of SSH.
 const GitUser = "git"
 
 // Save stores the spec in the state directory.
@@ -117,6 +124,15 @@ func (d Dir) Containerd() string { return d.Path("containerd.sock") }
 
 // GitPassword is the file with the password of GitUser.
 func (d Dir) GitPassword() string { return d.Path("git-password") }
+
+// GitSSHKey is the file with a private key that the SSH server takes.
+func (d Dir) GitSSHKey() string { return d.Path("ssh", "id_ed25519") }
+
+// GitSSHKnownHosts is the file with the lines that name the SSH server's host keys.
+func (d Dir) GitSSHKnownHosts() string { return d.Path("ssh", "known_hosts") }
+
+// GitSSHAuthorizedKeys is the file with the public keys that the SSH server takes. It is read at each login.
+func (d Dir) GitSSHAuthorizedKeys() string { return d.Path("ssh", "authorized_keys") }
 
 // Self is the copy of this program from which the supervisor runs: `go run` deletes the original.
 func (d Dir) Self() string { return d.Path("localcluster") }

@@ -1,8 +1,8 @@
-// Package gitserver serves Git repositories over HTTP and makes them on their first push.
+// Package gitserver serves Git repositories over HTTP and SSH, and makes them on their first push.
 //
-// In go requests of Git clients, protocol version 2 included; what they push stays in one directory. Paths
-// below /private/ want a user and a password, others nothing. It never deletes a repository and knows no
-// TLS: it is for throw-away clusters only.
+// In go requests of Git clients, protocol version 2 included; what they push stays in one directory. Over HTTP,
+// paths below /private/ want a user and a password, others nothing; over SSH, OpenSSH's sshd has looked at the
+// client's key. It never deletes a repository and knows no TLS: it is for throw-away clusters only.
 package gitserver
 
 import (
@@ -19,7 +19,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
+
+	"github.com/gitfn/gitfn/localcluster/binaries"
 )
 
 // Handler answers Git clients. All fields are required; it is safe for concurrent use.
@@ -30,8 +31,6 @@ type Handler struct {
 	Git string
 	// User and Password open the paths below /private/.
 	User, Password string
-
-	creating sync.Mutex
 }
 
 // request is what a Git client's URL says: a repository, and a service of it.
@@ -123,11 +122,18 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, req request) {
 	backend.ServeHTTP(w, r)
 }
 
-// create makes a bare repository unless it is there.
+// path is where a repository is.
+func (h *Handler) path(repository string) string { return filepath.Join(h.Repositories, repository) }
+
+// create makes a bare repository unless it is there. The lock is a file, because each SSH session is a
+// process of its own.
 func (h *Handler) create(ctx context.Context, repository string) error {
-	h.creating.Lock()
-	defer h.creating.Unlock()
-	dir := filepath.Join(h.Repositories, repository)
+	unlock, err := binaries.Lock(h.path(".lock"))
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	dir := h.path(repository)
 	if _, err := os.Stat(filepath.Join(dir, "HEAD")); err == nil {
 		return nil
 	}

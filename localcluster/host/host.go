@@ -44,6 +44,8 @@ var tools = []struct{ program, debian string }{
 	{"ethtool", "ethtool"},
 	{"ip", "iproute2"},
 	{"git", "git"},
+	{"sshd", "openssh-server"},
+	{"ssh-keygen", "openssh-client"},
 	{"mount", "mount"},
 	{"nsenter", "util-linux"},
 }

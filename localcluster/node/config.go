@@ -44,6 +44,9 @@ func WriteConfig(s cluster.Spec) error {
 			return err
 		}
 	}
+	if err := writeSSH(s); err != nil {
+		return fmt.Errorf("make keys of the SSH server: %w", err)
+	}
 	password := make([]byte, 16)
 	_, _ = rand.Read(password)
 	return os.WriteFile(s.Dir.GitPassword(), []byte(hex.EncodeToString(password)+"\n"), 0o600)

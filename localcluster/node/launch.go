@@ -22,6 +22,7 @@ const (
 	VerbInit      = "part-init"
 	VerbSupervise = "part-supervise"
 	VerbGit       = "part-git"
+	VerbGitSSH    = "part-git-ssh"
 )
 
 // Launch starts process 1 of a cluster in new namespaces, detached from this process. It waits for what

@@ -10,7 +10,7 @@ import (
 	"github.com/gitfn/gitfn/localcluster/cluster"
 )
 
-// setUpMounts gives the cluster its own /proc, /run, /var/lib, /var/log and resolv.conf. The rest of the
+// setUpMounts gives the cluster its own /proc, /run, /var/lib, /var/log, resolv.conf and passwd. The rest of the
 // machine's file system stays visible, but nothing that is mounted here gets out.
 func setUpMounts(s cluster.Spec) error {
 	resolv, err := filepath.EvalSymlinks("/etc/resolv.conf")
@@ -50,6 +50,9 @@ func setUpMounts(s cluster.Spec) error {
 		}
 	}
 	if err := shareResolvConf(s, resolv); err != nil {
+		return err
+	}
+	if err := setUpSSH(s); err != nil {
 		return err
 	}
 	return hideKernelSettings()

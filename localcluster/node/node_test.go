@@ -28,7 +28,7 @@ func TestWriteConfigKeepsSecretsToTheirOwner(t *testing.T) {
 	secrets, err := filepath.Glob(s.Dir.Path("pki", "*.key"))
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(secrets).NotTo(BeEmpty())
-	for _, file := range append(secrets, s.Dir.Kubeconfig(), s.Dir.GitPassword()) {
+	for _, file := range append(secrets, s.Dir.Kubeconfig(), s.Dir.GitPassword(), s.Dir.GitSSHKey(), s.Dir.Path("ssh", "host_rsa")) {
 		info, err := os.Stat(file)
 		g.Expect(err).NotTo(HaveOccurred())
 		g.Expect(info.Mode().Perm()).To(Equal(os.FileMode(0o600)), file)
@@ -57,7 +57,7 @@ func TestStagesNameEachPartOnce(t *testing.T) {
 			seen[p.name] = true
 		}
 	}
-	g.Expect(seen).To(HaveLen(9))
+	g.Expect(seen).To(HaveLen(10))
 }
 
 func TestStatusErrTellsWhichPartEndedAndHow(t *testing.T) {

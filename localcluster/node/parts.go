@@ -79,6 +79,10 @@ func stages(s cluster.Spec) [][]part {
 			args:  []string{VerbGit, s.NodeIP() + ":" + cluster.GitPort, dir.Path("git"), cluster.GitUser, dir.GitPassword()},
 			ready: answers(s.GitURL() + "/healthz"),
 		},
+		{
+			name: "sshd", path: sshd(), args: []string{"-D", "-e", "-f", dir.Path("ssh", "sshd_config")},
+			ready: greets(s.NodeIP() + ":" + cluster.GitSSHPort),
+		},
 	}, {
 		{
 			name: "kube-controller-manager", path: bin("kube-controller-manager"),
