@@ -181,7 +181,7 @@ func (r *FunctionReconciler) jobOptions(s *scope) job.Options {
 	case git == nil:
 		options.InlineConfigMap = s.fn.Name + "-" + s.plan.Key()[:10]
 	case git.Auth != nil:
-		options.GitSecret = git.Auth.SecretName
+		options.GitSecret, options.GitAuth = git.Auth.SecretName, string(git.Auth.Type)
 	}
 	return options
 }

@@ -178,29 +178,30 @@ func (r *FunctionReconciler) sourceAge(s *scope) time.Duration {
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
 // gitCredentials reads the Secret that the Function names, past the cache. A
-// Secret that is not there or lacks a key matches gitsource.ErrAuth.
+// Secret that is not there or cannot be used matches gitsource.ErrAuth.
 func (r *FunctionReconciler) gitCredentials(ctx context.Context, fn *functionv1.Function) (gitsource.Credentials, error) {
-	credentials := gitsource.Credentials{CABundle: r.Config.TrustBundle}
 	auth := fn.Spec.Source.GitRepository.Auth
 	if auth == nil {
-		return credentials, nil
+		return gitsource.Credentials{}, nil
 	}
 	secret := &corev1.Secret{}
 	err := r.Live.Get(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: auth.SecretName}, secret)
 	if apierrors.IsNotFound(err) {
-		return credentials, fmt.Errorf("read credentials: there is no Secret %s in namespace %s: %w", auth.SecretName, fn.Namespace, gitsource.ErrAuth)
+		return gitsource.Credentials{}, fmt.Errorf("read credentials: there is no Secret %s in namespace %s: %w", auth.SecretName, fn.Namespace, gitsource.ErrAuth)
 	}
 	if err != nil {
-		return credentials, fmt.Errorf("read credentials: %w", err)
+		return gitsource.Credentials{}, fmt.Errorf("read credentials: %w", err)
 	}
-	for _, key := range []string{"username", "password"} {
-		if _, found := secret.Data[key]; !found {
-			return credentials, fmt.Errorf("read credentials: Secret %s has no key %s: %w", auth.SecretName, key, gitsource.ErrAuth)
-		}
+	if wanted, typed := secretTypes[secret.Type]; typed && wanted != auth.Type {
+		return gitsource.Credentials{}, fmt.Errorf("read credentials: Secret %s has type %s, which goes with auth.type %s, not with %s: %w",
+			auth.SecretName, secret.Type, wanted, auth.Type, gitsource.ErrAuth)
 	}
-	credentials.Username, credentials.Password = string(secret.Data["username"]), string(secret.Data["password"])
-	if bundle := secret.Data["ca.crt"]; len(bundle) > 0 {
-		credentials.CABundle = append(append([]byte{}, r.Config.TrustBundle...), bundle...)
-	}
-	return credentials, nil
+	return gitsource.ParseCredentials(gitsource.AuthKind(auth.Type), secret.Data)
+}
+
+// secretTypes are the types of Secrets that say what is in them. Every other is
+// read as auth.type says.
+var secretTypes = map[corev1.SecretType]functionv1.AuthType{
+	corev1.SecretTypeBasicAuth: functionv1.AuthBasic,
+	corev1.SecretTypeSSHAuth:   functionv1.AuthKey,
 }

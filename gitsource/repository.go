@@ -52,11 +52,13 @@ type GitHubApp struct {
 }
 
 // anonymous says that there is nothing to authenticate with.
-func (c Credentials) anonymous() bool { return c.Username == "" && c.Password == "" }
+func (c Credentials) anonymous() bool {
+	return c.Username == "" && c.Password == "" && len(c.ClientCertificate) == 0 && len(c.SSHKey) == 0 && c.GitHubApp == nil
+}
 
 // String tells whether there are credentials, never which.
 func (c Credentials) String() string {
-	if c.anonymous() {
+	if c.anonymous() && c.Proxy == "" {
 		return "anonymous"
 	}
 	return "redacted"
@@ -76,3 +78,35 @@ func (c Credentials) MarshalText() ([]byte, error) { return []byte(c.String()), 
 
 // LogValue is String, for log/slog.
 func (c Credentials) LogValue() slog.Value { return slog.StringValue(c.String()) }
+
+// parts is every field, for a key under which something of the credentials is kept.
+func (c Credentials) parts() []string {
+	app := c.GitHubApp
+	if app == nil {
+		app = &GitHubApp{}
+	}
+	return []string{
+		c.Username, c.Password, string(c.ClientCertificate), string(c.ClientKey),
+		string(c.SSHKey), c.SSHPassphrase, string(c.KnownHosts),
+		app.ID, app.Installation, string(app.PrivateKey), app.BaseURL,
+		c.Proxy, c.NoProxy, string(c.CABundle),
+	}
+}
+
+// String never tells anything.
+func (a GitHubApp) String() string { return "redacted" }
+
+// GoString is String, for %#v.
+func (a GitHubApp) GoString() string { return a.String() }
+
+// Format is String, whatever the verb.
+func (a GitHubApp) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, a.String()) }
+
+// MarshalJSON is String as a JSON string.
+func (a GitHubApp) MarshalJSON() ([]byte, error) { return []byte(`"` + a.String() + `"`), nil }
+
+// MarshalText is String, for YAML and the like.
+func (a GitHubApp) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
+
+// LogValue is String, for log/slog.
+func (a GitHubApp) LogValue() slog.Value { return slog.StringValue(a.String()) }

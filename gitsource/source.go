@@ -61,7 +61,7 @@ func (c *Client) source(repo Repository) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := c.hash(at.String(), repo.Credentials.Username, repo.Credentials.Password, string(repo.Credentials.CABundle))
+	key := c.hash(append(repo.Credentials.parts(), at.String())...)
 	return c.sources.getOrPut(key, func() *source {
 		server := newServer(at, repo.Credentials, transport, c.options)
 		ask := func(ctx context.Context, names []string, visit func(ref)) error {

@@ -464,7 +464,9 @@ func gitBuild(t *testing.T, s *store, files map[string]string) *build {
 	b.plan.Tree = git("rev-parse", "HEAD:fn")
 	b.write("git-credentials/username", username)
 	b.write("git-credentials/password", password)
-	b.change = func(_ builder.Stage, o *options) { o.gitCredentials = filepath.Join(b.dir, "git-credentials") }
+	b.change = func(_ builder.Stage, o *options) {
+		o.gitCredentials, o.gitAuth = filepath.Join(b.dir, "git-credentials"), "basic"
+	}
 	return b
 }
 

@@ -138,7 +138,7 @@ func TestGitFailures(t *testing.T) {
 		{name: "the credential is refused", files: map[string]string{"fn/handler.js": hello},
 			arrange: func(b *build) { b.write("git-credentials/password", "wrong horse") }, class: builder.ClassGitAuth, says: ""},
 		{name: "the Secret has no password", files: map[string]string{"fn/handler.js": hello},
-			arrange: func(b *build) { _ = os.Remove(filepath.Join(b.dir, "git-credentials/password")) }, class: builder.ClassGitAuth, says: "no password"},
+			arrange: func(b *build) { _ = os.Remove(filepath.Join(b.dir, "git-credentials/password")) }, class: builder.ClassGitAuth, says: "the Secret has no key password"},
 		{name: "the commit is gone", files: map[string]string{"fn/handler.js": hello},
 			arrange: func(b *build) { b.plan.Origin.Commit = strings.Repeat("1", 40) }, class: builder.ClassRefNotFound, says: "1111"},
 	}

@@ -124,23 +124,26 @@ func (o *options) tree(ctx context.Context) (*gitsource.Tree, error) {
 	return tree, nil
 }
 
+// repository is the Git source, with what its Secret holds.
 func (o *options) repository() (gitsource.Repository, error) {
 	repository := gitsource.Repository{URL: o.plan.Origin.URL}
 	if o.gitCredentials == "" {
 		return repository, nil
 	}
-	for file, value := range map[string]*string{"username": &repository.Credentials.Username, "password": &repository.Credentials.Password} {
-		text, err := os.ReadFile(filepath.Join(o.gitCredentials, file))
+	keys := map[string][]byte{}
+	for _, key := range gitsource.SecretKeys() {
+		value, err := os.ReadFile(filepath.Join(o.gitCredentials, key))
 		if errors.Is(err, os.ErrNotExist) {
-			return repository, &builder.StepError{Class: builder.ClassGitAuth, Message: "the Secret of the Git source has no " + file}
+			continue
 		}
 		if err != nil {
 			return repository, fmt.Errorf("read credentials of the Git source: %w", err)
 		}
-		*value = string(text)
+		keys[key] = value
 	}
-	if ca, err := os.ReadFile(filepath.Join(o.gitCredentials, "ca.crt")); err == nil {
-		repository.Credentials.CABundle = ca
+	var err error
+	if repository.Credentials, err = gitsource.ParseCredentials(gitsource.AuthKind(o.gitAuth), keys); err != nil {
+		return repository, classifyFetch(err)
 	}
 	return repository, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/builder/cache"
+	"github.com/gitfn/gitfn/gitsource"
 	"github.com/gitfn/gitfn/registry"
 	"github.com/gitfn/gitfn/runtimes"
 )
@@ -32,7 +33,8 @@ type options struct {
 	background sync.WaitGroup
 
 	source, layers, work, tmp string
-	inline, gitCredentials    string
+	inline                    string
+	gitCredentials, gitAuth   string
 	dockerConfig, packages    string
 	trustBundle, hint         string
 	termination               string
@@ -64,7 +66,8 @@ func parse(args []string) (*options, error) {
 	flags.StringVar(&o.work, "work", "", "where install works; the runtime's directory")
 	flags.StringVar(&o.tmp, "tmp", os.TempDir(), "directory for what goes with the container")
 	flags.StringVar(&o.inline, "inline", "", "directory with the keys of an inline source")
-	flags.StringVar(&o.gitCredentials, "git-credentials", "", "directory with username and password")
+	flags.StringVar(&o.gitCredentials, "git-credentials", "", "directory with the keys of the Git source's Secret")
+	flags.StringVar(&o.gitAuth, "git-auth", string(gitsource.AuthBasic), "how they are read: basic, key or githubApp")
 	flags.StringVar(&o.dockerConfig, "docker-config", "", "directory with config.json")
 	flags.StringVar(&o.packages, "packages", "", "directory with .npmrc")
 	flags.StringVar(&o.trustBundle, "trust-bundle", "", "file with further authorities, PEM")

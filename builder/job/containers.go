@@ -66,7 +66,7 @@ func fetchContainer(plan string, o Options) corev1.Container {
 		c.VolumeMounts = append(c.VolumeMounts, mount(volumeInline, inlineDir, true))
 	}
 	if o.GitSecret != "" {
-		c.Args = append(c.Args, "--git-credentials="+gitDir)
+		c.Args = append(c.Args, "--git-credentials="+gitDir, "--git-auth="+o.GitAuth)
 		c.VolumeMounts = append(c.VolumeMounts, mount(volumeGit, gitDir, true))
 	}
 	assist(&c)

@@ -40,8 +40,9 @@ type Options struct {
 	// Labels are on the Job and on its Pod.
 	Labels map[string]string
 
-	// GitSecret holds username and password of the Git source; empty for none.
-	GitSecret string
+	// GitSecret holds the credentials of the Git source; empty for none. GitAuth
+	// says how they are read: a gitsource.AuthKind.
+	GitSecret, GitAuth string
 	// InlineConfigMap holds the keys source and dependencies of an inline source.
 	InlineConfigMap string
 	// PullSecret and PushSecret hold .dockerconfigjson.

@@ -40,7 +40,7 @@ func newOptions() Options {
 		InstallImage: "localhost:32137/gitfn-system/runtimes/nodejs22@sha256:" + strings.Repeat("b", 64),
 		Owner:        metav1.OwnerReference{APIVersion: "serverless.kyma-project.io/v1alpha2", Kind: "Function", Name: "checkout", UID: "1"},
 		Labels:       map[string]string{"serverless.kyma-project.io/function-name": "checkout"},
-		GitSecret:    "git", PullSecret: "pull", PushSecret: "push", PackageSecret: "packages", TrustBundle: "trust",
+		GitSecret:    "git", GitAuth: "basic", PullSecret: "pull", PushSecret: "push", PackageSecret: "packages", TrustBundle: "trust",
 		ServiceAccount: "serverless-function", HintURL: "http://manager/built", AllowAddresses: []string{"10.1.0.0/16"}, DenyAddresses: []string{"10.96.0.0/12"},
 		Resources: corev1.ResourceRequirements{Requests: list("200m", "200Mi"), Limits: list("700m", "700Mi")},
 		Timeouts:  Timeouts{Fetch: time.Minute, Install: 8 * time.Minute, Push: 2 * time.Minute},

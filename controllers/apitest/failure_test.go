@@ -217,7 +217,12 @@ func TestRegistryAwayWhileServing(t *testing.T) {
 // secret writes a Secret of the namespace, or its new content.
 func (w *world) secret(name string, content map[string]string) {
 	w.t.Helper()
-	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, StringData: content}
+	w.typedSecret(name, corev1.SecretTypeOpaque, content)
+}
+
+func (w *world) typedSecret(name string, kind corev1.SecretType, content map[string]string) {
+	w.t.Helper()
+	s := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}, Type: kind, StringData: content}
 	if err := w.client.Create(w.ctx, s); err != nil {
 		w.Expect(w.client.Get(w.ctx, w.key(name), s)).To(Succeed())
 		s.StringData = content

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 )
@@ -34,7 +35,7 @@ func TestCredentials(t *testing.T) {
 	}
 	refused("GitAuth: read credentials: there is no Secret fn-git in namespace " + w.namespace)
 	w.secret("fn-git", map[string]string{"username": "ci"})
-	refused("GitAuth: read credentials: Secret fn-git has no key password")
+	refused("GitAuth: read credentials: the Secret has no key password")
 	w.secret("fn-git", map[string]string{"username": "ci", "password": "wrong"})
 	refused("GitAuth: ask " + w.git.url + ": user or token refused (401)")
 
@@ -61,6 +62,29 @@ func TestCredentials(t *testing.T) {
 		"Running True DeploymentReady: serves "+served,
 	)
 	w.Expect(w.deployment("hello").Generation).To(Equal(generation))
+}
+
+// TestTypesOfSecrets takes what kubectl create secret makes of a type, if it is of the right one.
+func TestTypesOfSecrets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.push("main", files{"hello/handler.js": handler})
+	w.git.set(func(s *gitServer) { s.password = "right" })
+	w.typedSecret("basic", corev1.SecretTypeBasicAuth, map[string]string{"username": "ci", "password": "right"})
+	w.typedSecret("ssh", corev1.SecretTypeSSHAuth, map[string]string{"ssh-privatekey": "PEM"})
+	w.function("hello", withSecret("ssh"))
+	fn, _ := w.pass("hello")
+	w.expect(fn,
+		"Ready False SourceUpdateFailed: GitAuth: ",
+		"Stalled True SourceUpdateFailed: GitAuth: ",
+		"ConfigurationReady False SourceUpdateFailed: GitAuth: read credentials: Secret ssh has type kubernetes.io/ssh-auth, which goes with auth.type key, not with basic",
+		"Running Unknown DeploymentWaiting: there is no image yet",
+	)
+	w.change("hello", withSecret("basic"))
+	w.pass("hello")
+	w.builds(w.job())
+	j := w.job()
+	w.Expect(jsonOf(j)).To(And(ContainSubstring(`"--git-auth=basic"`), ContainSubstring(`"secretName":"basic"`)))
 }
 
 func TestSourceThatCannotBeRead(t *testing.T) {
