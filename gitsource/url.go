@@ -26,16 +26,17 @@ func readSCP(raw string) (host, at string, ok bool) {
 // defaultPort is what a scheme means when no port is written.
 var defaultPort = map[string]string{"http": "80", "https": "443", "ssh": "22"}
 
-// NormalizeURL gives one repository one name, however its URL is written: host and path, without scheme,
-// user information, default port, ".git" or trailing slash, the host in lower case. The https, ssh and scp
-// forms of a repository come out the same. It is for matching a hint to a source, not for connecting.
-// Errors match ErrInvalidURL.
+// NormalizeURL gives one repository one name, however its URL is written: host and path in lower case, without
+// scheme, user information, default port, ".git" or trailing slash. The https, ssh and scp forms of a repository
+// come out the same, and so do the names that a forge has for itself. It is for matching a hint to a source, not
+// for connecting: forges do not tell names by case, and where a server does, a hint is too many looks rather than
+// too few. Errors match ErrInvalidURL.
 func NormalizeURL(raw string) (string, error) {
 	host, at, err := splitURL(strings.TrimSpace(raw))
 	if err != nil {
 		return "", err
 	}
-	at = strings.Trim(path.Clean("/"+at), "/")
+	host, at = oneName(host, strings.ToLower(strings.Trim(path.Clean("/"+at), "/")))
 	if trimmed := strings.TrimSuffix(at, ".git"); trimmed != "" && !strings.HasSuffix(trimmed, "/") {
 		at = trimmed
 	}

@@ -17,24 +17,40 @@ import (
 func TestNormalizeURLGivesOneRepositoryOneName(t *testing.T) {
 	t.Parallel()
 	rows := []struct{ url, want string }{
-		{"https://github.com/Team/Fn.git", "github.com/Team/Fn"},
-		{"https://GitHub.com/Team/Fn", "github.com/Team/Fn"},
-		{"https://github.com/Team/Fn/", "github.com/Team/Fn"},
-		{"https://github.com/Team/Fn.git/", "github.com/Team/Fn"},
-		{"https://github.com:443/Team/Fn.git", "github.com/Team/Fn"},
-		{"http://github.com:80/Team/Fn.git", "github.com/Team/Fn"},
-		{"https://user:token@github.com/Team/Fn.git", "github.com/Team/Fn"},
-		{"ssh://git@github.com/Team/Fn.git", "github.com/Team/Fn"},
-		{"ssh://git@github.com:22/Team/Fn.git", "github.com/Team/Fn"},
-		{"git@github.com:Team/Fn.git", "github.com/Team/Fn"},
-		{"github.com:Team/Fn.git", "github.com/Team/Fn"},
-		{"git@github.com:/Team/Fn.git", "github.com/Team/Fn"},
-		{"HTTPS://github.com//Team//Fn.git", "github.com/Team/Fn"},
+		{"https://github.com/Team/Fn.git", "github.com/team/fn"},
+		{"https://GitHub.com/Team/Fn", "github.com/team/fn"},
+		{"https://github.com/Team/Fn/", "github.com/team/fn"},
+		{"https://github.com/Team/Fn.git/", "github.com/team/fn"},
+		{"https://github.com:443/Team/Fn.git", "github.com/team/fn"},
+		{"http://github.com:80/Team/Fn.git", "github.com/team/fn"},
+		{"https://user:token@github.com/Team/Fn.git", "github.com/team/fn"},
+		{"ssh://git@github.com/Team/Fn.git", "github.com/team/fn"},
+		{"ssh://git@github.com:22/Team/Fn.git", "github.com/team/fn"},
+		{"git@github.com:Team/Fn.git", "github.com/team/fn"},
+		{"github.com:Team/Fn.git", "github.com/team/fn"},
+		{"git@github.com:/Team/Fn.git", "github.com/team/fn"},
+		{"HTTPS://github.com//Team//Fn.git", "github.com/team/fn"},
 		{"https://git.example:8443/fn", "git.example:8443/fn"},
 		{"http://[::1]:80/fn", "[::1]/fn"},
 		{"http://[::1]:8080/fn", "[::1]:8080/fn"},
 		{"https://git.example/.git", "git.example/.git"},
 		{"https://git.example/fn.git.git", "git.example/fn.git"},
+		{"ssh://git@ssh.github.com:443/Team/Fn.git", "github.com/team/fn"},
+		{"ssh://git@altssh.bitbucket.org:443/team/fn.git", "bitbucket.org/team/fn"},
+		{"ssh://git@altssh.gitlab.com:443/team/sub/fn.git", "gitlab.com/team/sub/fn"},
+		{"https://dev.azure.com/Org/My%20Project/_git/Fn", "dev.azure.com/org/my project/fn"},
+		{"https://Org@dev.azure.com/Org/My%20Project/_git/Fn", "dev.azure.com/org/my project/fn"},
+		{"https://org.visualstudio.com/My%20Project/_git/Fn", "dev.azure.com/org/my project/fn"},
+		{"https://org.visualstudio.com/DefaultCollection/My%20Project/_git/Fn", "dev.azure.com/org/my project/fn"},
+		{"git@ssh.dev.azure.com:v3/Org/My%20Project/Fn", "dev.azure.com/org/my project/fn"},
+		{"ssh://git@ssh.dev.azure.com/v3/Org/My%20Project/Fn", "dev.azure.com/org/my project/fn"},
+		{"org@vs-ssh.visualstudio.com:v3/org/My%20Project/Fn", "dev.azure.com/org/my project/fn"},
+		{"ssh://org@org.visualstudio.com:22/My%20Project/_ssh/Fn", "dev.azure.com/org/my project/fn"},
+		{"https://org.visualstudio.com/_git/Fn", "dev.azure.com/org/fn/fn"},
+		{"https://dev.azure.com/org/_git/Fn", "dev.azure.com/org/fn/fn"},
+		{"https://dev.azure.com/org/DefaultCollection/_git/Fn", "dev.azure.com/org/fn/fn"},
+		{"https://dev.azure.com/v3", "dev.azure.com/v3"},
+		{"https://visualstudio.com/a/_git/fn", "visualstudio.com/a/_git/fn"},
 		{"", ""}, {"github.com/team/fn", ""}, {"https://git.example", ""}, {"https:///fn", ""},
 		{"file:///srv/fn.git", ""}, {"ext::sh -c date", ""}, {"data:text/plain,x", ""}, {"/srv/fn.git", ""},
 	}
@@ -174,7 +190,7 @@ func TestNextPollSaysWhen(t *testing.T) {
 }
 
 func FuzzNormalizeURL(f *testing.F) {
-	for _, seed := range []string{"https://github.com/team/fn.git", "git@github.com:team/fn", "ssh://git@h:22/p", "http://[::1]/a/../b", "https://u:p@h/x?y#z", "a:b"} {
+	for _, seed := range []string{"https://github.com/team/fn.git", "git@github.com:team/fn", "ssh://git@h:22/p", "http://[::1]/a/../b", "https://u:p@h/x?y#z", "a:b", "https://dev.azure.com/o/p%20q/_git/r", "git@ssh.dev.azure.com:v3/o/p/r", "https://o.visualstudio.com/_git/r"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, url string) {
