@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -71,7 +72,7 @@ func (w *Waker) Pushed(namespace string, push receiver.Push) {
 		}
 		for i := range functions.Items {
 			fn := &functions.Items[i]
-			if !follows(fn.Spec.Source.GitRepository.Reference, push.Ref) {
+			if !follows(fn.Spec.Source.GitRepository.Reference, push.Refs) {
 				continue
 			}
 			name := client.ObjectKeyFromObject(fn)
@@ -81,11 +82,16 @@ func (w *Waker) Pushed(namespace string, push receiver.Push) {
 	}
 }
 
-// follows reports whether a reference may be moved by a push to ref. Better
+// follows reports whether a reference may be moved by a push to these refs. Better
 // once too often than once too seldom: the server is asked anyway.
-func follows(reference, ref string) bool {
-	return ref == "" || reference == ref || reference == "HEAD" ||
-		"refs/heads/"+reference == ref || "refs/tags/"+reference == ref
+func follows(reference string, refs []string) bool {
+	if len(refs) == 0 || reference == "" || reference == "HEAD" {
+		return true
+	}
+	return slices.ContainsFunc(refs, func(ref string) bool {
+		return reference == ref || "refs/"+reference == ref || "refs/heads/"+reference == ref || "refs/tags/"+reference == ref ||
+			strings.HasPrefix(reference, "semver:") && strings.HasPrefix(ref, "refs/tags/")
+	})
 }
 
 // Built is the endpoint where builds say that they have pushed. The body is

@@ -68,7 +68,7 @@ func (w *world) hook(namespace, secret, key, url, ref string) int {
 	r := httptest.NewRequest(http.MethodPost, "/hooks/generic/"+namespace+"/"+secret, bytes.NewReader(body))
 	r.Header.Set("X-Gitfn-Signature-256", "sha256="+hex.EncodeToString(mac.Sum(nil)))
 	answer := httptest.NewRecorder()
-	receiver.New(w.waker.Secret, w.waker.Pushed).ServeHTTP(answer, r.WithContext(w.ctx))
+	receiver.New(receiver.Options{Secrets: w.waker.Secret, Notify: w.waker.Pushed}).ServeHTTP(answer, r.WithContext(w.ctx))
 	return answer.Code
 }
 

@@ -6,15 +6,18 @@ import (
 )
 
 // generic is for a script or a forge without a file of its own. The body is {"url": "...", "ref": "refs/heads/main"};
-// ref may be left out.
+// instead of ref there may be a list, refs, or neither.
 var generic = forge{
-	bodyBytes:  1 << 20,
-	signatures: []string{"X-Gitfn-Signature-256", "X-Hub-Signature-256"},
+	bodyBytes: smallBody,
+	proofs:    hexHMACs(map[string]string{"X-Gitfn-Signature-256": "sha256=", "X-Hub-Signature-256": "sha256="}),
 	parse: func(_ http.Header, body []byte) (Push, verdict) {
-		var payload struct{ URL, Ref string }
-		if err := json.Unmarshal(body, &payload); err != nil || payload.URL == "" {
+		var payload struct {
+			URL, Ref string
+			Refs     []string
+		}
+		if err := json.Unmarshal(body, &payload); err != nil {
 			return Push{}, malformed
 		}
-		return Push{URLs: []string{payload.URL}, Ref: payload.Ref}, pushed
+		return pushOf([]string{payload.URL}, append(payload.Refs, payload.Ref))
 	},
 }

@@ -46,8 +46,8 @@ func secrets(_ context.Context, namespace, name string) ([]byte, error) {
 
 func TestReceiverTakesPushes(t *testing.T) {
 	t.Parallel()
-	smallPush := &receiver.Push{URLs: []string{"https://git.example/team/fn.git"}, Ref: "refs/heads/main"}
-	largePush := &receiver.Push{URLs: []string{"https://github.com/o/r.git", "https://github.com/o/r", "git@github.com:o/r.git"}, Ref: "refs/heads/main"}
+	smallPush := &receiver.Push{URLs: []string{"https://git.example/team/fn.git"}, Refs: []string{"refs/heads/main"}}
+	largePush := &receiver.Push{URLs: []string{"https://github.com/o/r.git", "https://github.com/o/r", "git@github.com:o/r.git"}, Refs: []string{"refs/heads/main"}}
 	form := url.Values{"payload": {large}}.Encode()
 	rows := []struct {
 		name, method, path, body string
@@ -89,10 +89,10 @@ func TestReceiverTakesPushes(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			var got []receiver.Push
-			handler := receiver.New(secrets, func(namespace string, push receiver.Push) {
+			handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(namespace string, push receiver.Push) {
 				g.Expect(namespace).To(Equal("team-a"))
 				got = append(got, push)
-			})
+			}})
 			method := row.method
 			if method == "" {
 				method = http.MethodPost
@@ -119,7 +119,7 @@ func TestReceiverTakesPushes(t *testing.T) {
 func TestReceiverDoesNotTellWhichSecretsExist(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	handler := receiver.New(secrets, func(string, receiver.Push) {})
+	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(string, receiver.Push) {}})
 	post := func(path string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(small))
 		req.Header.Set("X-Gitfn-Signature-256", sign("guess", small))
