@@ -59,6 +59,8 @@ type FunctionReconciler struct {
 	// Hints and Queue carry reasons to look again.
 	Hints *Hints
 	Queue *Places
+	// Metrics may be nil.
+	Metrics *Metrics
 
 	// metadata reads names and versions of Secrets and the like from the cache;
 	// the client would ask for them, as it does for Secrets. Nil is the client.

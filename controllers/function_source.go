@@ -78,7 +78,7 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 		return r.sourceFailed(s, err)
 	}
 	moved := s.fn.Status.Commit != s.revision.Commit
-	if again, hinted := r.Hints.looked(client.ObjectKeyFromObject(s.fn), s.now, moved); hinted {
+	if again, hinted := r.Hints.looked(client.ObjectKeyFromObject(s.fn), r.Clock.Now(), moved, r.Metrics); hinted {
 		s.poll = min(s.poll, again)
 	}
 	s.fn.Status.Commit, s.fn.Status.BaseDir, s.fn.Status.Reference = s.revision.Commit, git.BaseDir, git.Reference

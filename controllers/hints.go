@@ -55,12 +55,15 @@ func (h *Hints) since(name types.NamespacedName, now time.Time) (age time.Durati
 
 // looked notes that the source was asked. It returns when to ask again because
 // of a hint that showed nothing new yet.
-func (h *Hints) looked(name types.NamespacedName, now time.Time, moved bool) (again time.Duration, hinted bool) {
+func (h *Hints) looked(name types.NamespacedName, now time.Time, moved bool, metrics *Metrics) (again time.Duration, hinted bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	pending, hinted := h.hints[name]
 	if !hinted {
 		return 0, false
+	}
+	if moved {
+		metrics.foundAfter(now.Sub(pending.came))
 	}
 	if moved || pending.again >= len(lookAgain) {
 		delete(h.hints, name)

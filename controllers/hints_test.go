@@ -19,7 +19,7 @@ func TestHintsAreLookedAtAgain(t *testing.T) {
 	h := &Hints{}
 	_, hinted := h.since(hello, noon)
 	g.Expect(hinted).To(BeFalse())
-	_, hinted = h.looked(hello, noon, false)
+	_, hinted = h.looked(hello, noon, false, nil)
 	g.Expect(hinted).To(BeFalse())
 
 	h.Add(hello, noon)
@@ -33,14 +33,14 @@ func TestHintsAreLookedAtAgain(t *testing.T) {
 		age, hinted := h.since(hello, noon.Add(step.at))
 		g.Expect(hinted).To(BeTrue())
 		g.Expect(age).To(Equal(step.age))
-		again, hinted := h.looked(hello, noon.Add(step.at), false)
+		again, hinted := h.looked(hello, noon.Add(step.at), false, nil)
 		g.Expect(hinted).To(BeTrue())
 		g.Expect(again).To(Equal(step.again))
 	}
 	age, hinted := h.since(hello, noon.Add(15*time.Second))
 	g.Expect(hinted).To(BeTrue())
 	g.Expect(age).To(BeZero())
-	_, hinted = h.looked(hello, noon.Add(15*time.Second), false)
+	_, hinted = h.looked(hello, noon.Add(15*time.Second), false, nil)
 	g.Expect(hinted).To(BeFalse())
 	_, hinted = h.since(hello, noon.Add(16*time.Second))
 	g.Expect(hinted).To(BeFalse())
@@ -51,7 +51,7 @@ func TestHintThatShowedSomethingIsDone(t *testing.T) {
 	h := &Hints{}
 	h.Add(hello, noon)
 	h.since(hello, noon)
-	_, hinted := h.looked(hello, noon, true)
+	_, hinted := h.looked(hello, noon, true, nil)
 	g.Expect(hinted).To(BeFalse())
 	_, hinted = h.since(hello, noon)
 	g.Expect(hinted).To(BeFalse())
@@ -80,7 +80,7 @@ func TestHintsFromManySides(t *testing.T) {
 			for range 200 {
 				h.Add(hello, noon)
 				h.since(hello, noon)
-				h.looked(hello, noon, false)
+				h.looked(hello, noon, false, nil)
 				h.sinceScheduled(hello, noon, time.Second)
 				h.forget(hello)
 			}

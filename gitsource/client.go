@@ -28,6 +28,7 @@ type Client struct {
 	facts      *lru[factsKey, facts]
 	transports *lru[[sha256.Size]byte, *http.Transport]
 	hosts      *lru[string, *rate.Limiter]
+	counts     counts
 }
 
 type factsKey struct{ source, commit, baseDir string }
@@ -109,6 +110,7 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		if at.target != "" {
 			revision.Ref = at.target
 		}
+		src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts)
 	}
 	found, err := c.commitFacts(ctx, src, revision.Commit, baseDir)
 	if refused(err) && !isCommit(reference) {
@@ -132,6 +134,7 @@ func (c *Client) Forget(url string) {
 	}
 	for _, src := range c.sources.values() {
 		if src.normalized == normalized {
+			src.moves.hint(c.options.Now())
 			src.refs.forget()
 		}
 	}

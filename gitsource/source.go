@@ -19,6 +19,7 @@ type source struct {
 	normalized string
 	remote     remote
 	refs       *refsShare
+	moves      moves
 }
 
 // remote is a repository on a server, however it is reached, as one credential sees it. It is safe for concurrent use.
@@ -63,7 +64,7 @@ func (c *Client) source(repo Repository) (*source, error) {
 	}
 	key := c.hash(append(repo.Credentials.parts(), at.String())...)
 	return c.sources.getOrPut(key, func() *source {
-		server := newServer(at, repo.Credentials, transport, c.options)
+		server := counted{newServer(at, repo.Credentials, transport, c.options), &c.counts}
 		ask := func(ctx context.Context, names []string, visit func(ref)) error {
 			if err := c.paced(ctx, at.Host); err != nil {
 				return err

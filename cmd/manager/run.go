@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/config"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
@@ -70,6 +71,10 @@ func run(ctx context.Context, o Options) error {
 		return err
 	}
 
+	counts, err := controllers.NewMetrics(metrics.Registry, git.Stats)
+	if err != nil {
+		return err
+	}
 	wake := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	hints, places := &controllers.Hints{}, &controllers.Places{}
 	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
@@ -78,7 +83,7 @@ func run(ctx context.Context, o Options) error {
 		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},
 		Git:      git,
 		Images:   registryClient(settings),
-		Runtimes: catalogue, Config: settings, Hints: hints, Queue: places,
+		Runtimes: catalogue, Config: settings, Hints: hints, Queue: places, Metrics: counts,
 	}
 	queue := &controllers.QueueReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{},
