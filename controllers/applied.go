@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -12,7 +13,15 @@ import (
 // appliedMemo remembers what was applied last and what that made of the object,
 // so that a pass that changes nothing makes no request, and what somebody else
 // changed is noticed. It is empty after a restart: everything is applied once.
-type appliedMemo struct{ m, rolled sync.Map }
+type appliedMemo struct{ m, rolled, asleep sync.Map }
+
+// The kinds of children.
+const (
+	kindDeployment = "Deployment"
+	kindService    = "Service"
+	kindAutoscaler = "HorizontalPodAutoscaler"
+	kindBudget     = "PodDisruptionBudget"
+)
 
 type appliedKey struct {
 	kind string
@@ -25,6 +34,10 @@ type appliedState struct{ hash, version string }
 // status of a Deployment moves all the time; its generation moves with its spec
 // alone. A Service has no generation, but hardly a status either.
 func version(object client.Object) string {
+	if hpa, is := object.(*autoscalingv1.HorizontalPodAutoscaler); is {
+		// It has no generation either, and its status moves with the load.
+		return string(hpa.GetUID()) + "/" + hashOf([]any{hpa.Spec, hpa.Labels, hpa.OwnerReferences})
+	}
 	if generation := object.GetGeneration(); generation > 0 {
 		return string(object.GetUID()) + "/" + strconv.FormatInt(generation, 10)
 	}
@@ -63,8 +76,26 @@ func (a *appliedMemo) settled(d *appsv1.Deployment) *appsv1.Deployment {
 	return d
 }
 
+// wakes reports whether a Deployment comes from zero replicas, which somebody
+// wanted, and none has come up since.
+func (a *appliedMemo) wakes(d *appsv1.Deployment) bool {
+	name := client.ObjectKeyFromObject(d)
+	switch {
+	case *d.Spec.Replicas == 0:
+		a.asleep.Store(name, true)
+		return false
+	case d.Status.AvailableReplicas > 0:
+		a.asleep.Delete(name)
+		return false
+	}
+	_, asleep := a.asleep.Load(name)
+	return asleep
+}
+
 func (a *appliedMemo) forget(name types.NamespacedName) {
 	a.rolled.Delete(name)
-	a.m.Delete(appliedKey{"Deployment", name})
-	a.m.Delete(appliedKey{"Service", name})
+	a.asleep.Delete(name)
+	for _, kind := range []string{kindDeployment, kindService, kindAutoscaler, kindBudget} {
+		a.m.Delete(appliedKey{kind, name})
+	}
 }

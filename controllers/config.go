@@ -53,6 +53,8 @@ type Config struct {
 	// defaults name the profile of Functions that say nothing.
 	FunctionPresets, BuildPresets             map[string]corev1.ResourceRequirements
 	DefaultFunctionPreset, DefaultBuildPreset string
+	// TargetCPU is the share of the requested CPU, in percent, that autoscalers aim at.
+	TargetCPU int32
 	// TraceEndpoint and PublisherAddress are handed to Functions.
 	TraceEndpoint, PublisherAddress string
 }

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
@@ -31,7 +30,15 @@ var readySummary = reconcile.Conditions{
 
 // readyMessage is what Running, and with it Ready, says when all is well.
 func readyMessage(fn *functionv1.Function) string {
-	return fmt.Sprintf("serves %s", fn.Status.Revision)
+	message := "serves " + fn.Status.Revision
+	switch {
+	case fn.Spec.Replicas == nil || *fn.Spec.Replicas > 0:
+	case scales(fn):
+		message += " with no Pod: spec.replicas is 0, and the autoscaler rests until it is more"
+	default:
+		message += " with no Pod: spec.replicas is 0"
+	}
+	return message
 }
 
 // sourceFailure says how an error of gitsource is told and treated.

@@ -100,7 +100,7 @@ func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) 
 		Labels: fn.Labels, PodLabels: fn.Spec.Labels, PodAnnotations: fn.Spec.Annotations,
 		Image:    r.Config.Registry.Pull + "/" + fn.Namespace + "/" + fn.Name + "@" + entry.Digest,
 		Revision: entry.Revision, Commit: entry.Commit, Tree: entry.Tree,
-		Runtime: row, Env: fn.Spec.Env, Replicas: *fn.Spec.Replicas, Resources: resources,
+		Runtime: row, Env: fn.Spec.Env, Replicas: replicas(fn), Resources: resources,
 		ServiceAccount: ServiceAccount,
 		TraceEndpoint:  r.Config.TraceEndpoint, PublisherAddress: r.Config.PublisherAddress,
 		PodSecurityContext: fn.Spec.PodSecurityContext, ContainerSecurityContext: fn.Spec.ContainerSecurityContext,
@@ -113,15 +113,18 @@ func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) 
 
 // applyChildren writes Service and Deployment where they are not as they should be.
 func (r *FunctionReconciler) applyChildren(ctx context.Context, s *scope, settings rollout.Settings) (*appsv1.Deployment, error) {
-	if _, err := r.applyChild(ctx, s, "Service", &corev1.Service{}, rollout.Service(settings)); err != nil {
+	if _, err := r.applyChild(ctx, s, kindService, &corev1.Service{}, rollout.Service(settings)); err != nil {
 		return nil, r.childFailed(s, functionv1.ReasonServiceFailed, err)
 	}
 	live := &appsv1.Deployment{}
-	before, err := r.applyChild(ctx, s, "Deployment", live, rollout.Deployment(settings))
+	before, err := r.applyChild(ctx, s, kindDeployment, live, rollout.Deployment(settings))
 	if err != nil {
 		return nil, r.childFailed(s, functionv1.ReasonDeploymentFailed, err)
 	}
 	r.tellRollout(s, before.(*appsv1.Deployment), live, settings.Revision)
+	if err := r.reconcileScale(ctx, s, settings); err != nil {
+		return nil, r.childFailed(s, functionv1.ReasonDeploymentFailed, err)
+	}
 	return live, nil
 }
 
@@ -166,10 +169,10 @@ func (r *FunctionReconciler) applyChild(ctx context.Context, s *scope, kind stri
 	if err != nil {
 		return nil, err
 	}
-	r.applied.remember(kind, applied, hash)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(applied.Object, live); err != nil {
 		return nil, fmt.Errorf("read %s %s: %w", kind, want.GetName(), err)
 	}
+	r.applied.remember(kind, live, hash)
 	return before, nil
 }
 
@@ -205,6 +208,9 @@ func (r *FunctionReconciler) running(ctx context.Context, s *scope, settings rol
 	fn := s.fn
 	fn.Status.Replicas = deployment.Status.Replicas
 	health := rollout.Assess(r.applied.settled(deployment), settings.Image, pods.Items)
+	if r.applied.wakes(deployment) && health.Starting {
+		health.State, health.Reason = rollout.Ready, functionv1.ReasonDeploymentReady // it is as somebody wanted it
+	}
 	message := health.Message
 	switch health.State {
 	case rollout.Ready:

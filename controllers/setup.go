@@ -5,8 +5,10 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -44,10 +46,12 @@ func CacheOptions() cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
-			&appsv1.Deployment{}: ours,
-			&corev1.Service{}:    ours,
-			&corev1.Pod{}:        ours,
-			&batchv1.Job{}:       ours,
+			&appsv1.Deployment{}:                     ours,
+			&corev1.Service{}:                        ours,
+			&autoscalingv1.HorizontalPodAutoscaler{}: ours,
+			&policyv1.PodDisruptionBudget{}:          ours,
+			&corev1.Pod{}:                            ours,
+			&batchv1.Job{}:                           ours,
 		},
 	}
 }
@@ -69,6 +73,8 @@ func (r *FunctionReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 		Owns(&appsv1.Deployment{}).
 		Owns(&corev1.Service{}).
 		Owns(&batchv1.Job{}).
+		Owns(&autoscalingv1.HorizontalPodAutoscaler{}, ctrlbuilder.WithPredicates(changedBySomebody)).
+		Owns(&policyv1.PodDisruptionBudget{}, ctrlbuilder.WithPredicates(changedBySomebody)).
 		Watches(&corev1.Pod{}, byLabel).
 		WatchesMetadata(&corev1.Secret{}, bySecret).
 		WatchesRawSource(source.TypedChannel(wake, handler.TypedEnqueueRequestsFromMapFunc(wakeFunction))).

@@ -117,8 +117,9 @@ func podSpec(s Settings) corev1.PodSpec {
 			RunAsGroup:     new(int64(userID)),
 			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
 		}, s.PodSecurityContext),
-		Containers: []corev1.Container{container(s, mounts)},
-		Volumes:    volumes,
+		Containers:                []corev1.Container{container(s, mounts)},
+		Volumes:                   volumes,
+		TopologySpreadConstraints: spread(s),
 	}
 }
 

@@ -38,6 +38,9 @@ type Health struct {
 	Reason string
 	// Message is one sentence for a person, with what the Pods say.
 	Message string
+	// Starting is set while a rollout that was finished has no Pod that serves,
+	// and none with a problem: as after scaling up from zero.
+	Starting bool
 }
 
 // Assess compares the Deployment with the image that should run. The Pods are
@@ -72,13 +75,13 @@ func failure(d *appsv1.Deployment, problem *problem) (Health, bool) {
 	if c := condition(d, appsv1.DeploymentProgressing); c != nil && c.Status == corev1.ConditionFalse && c.Reason == "ProgressDeadlineExceeded" {
 		message := "Timeout: the new version did not become ready in time: "
 		if problem == nil {
-			return Health{Failed, ReasonFailed, message + counts(d)}, true
+			return Health{State: Failed, Reason: ReasonFailed, Message: message + counts(d)}, true
 		}
-		return Health{Failed, ReasonFailed, message + problem.sentence}, true
+		return Health{State: Failed, Reason: ReasonFailed, Message: message + problem.sentence}, true
 	}
 	// One Pod of many that crashes does not make a version a failure that has served before.
 	if problem != nil && problem.lasting && !finished(d) {
-		return Health{Failed, ReasonFailed, problem.String()}, true
+		return Health{State: Failed, Reason: ReasonFailed, Message: problem.String()}, true
 	}
 	return Health{}, false
 }
@@ -96,13 +99,13 @@ func progress(d *appsv1.Deployment, problem *problem) Health {
 	wanted, available := replicas(d), d.Status.AvailableReplicas
 	switch {
 	case wanted == 0 && d.Status.Replicas == 0:
-		return Health{Ready, ReasonReady, "scaled to zero"}
+		return Health{State: Ready, Reason: ReasonReady, Message: "scaled to zero"}
 	case finished(d) && wanted == 0:
-		return Health{Ready, ReasonReady, fmt.Sprintf("scaling to zero, %d replicas left", d.Status.Replicas)}
+		return Health{State: Ready, Reason: ReasonReady, Message: fmt.Sprintf("scaling to zero, %d replicas left", d.Status.Replicas)}
 	case finished(d) && available >= wanted && d.Status.UpdatedReplicas == wanted:
-		return Health{Ready, ReasonReady, counts(d)}
+		return Health{State: Ready, Reason: ReasonReady, Message: counts(d)}
 	case finished(d) && available > 0 && problem == nil:
-		return Health{Ready, ReasonReady, counts(d) + ", others come or go"}
+		return Health{State: Ready, Reason: ReasonReady, Message: counts(d) + ", others come or go"}
 	}
 	h := waiting(counts(d))
 	if c := condition(d, appsv1.DeploymentAvailable); c != nil && c.Status == corev1.ConditionFalse {
@@ -111,6 +114,7 @@ func progress(d *appsv1.Deployment, problem *problem) Health {
 	if problem != nil {
 		h.Message += "; " + problem.sentence
 	}
+	h.Starting = problem == nil && finished(d)
 	return h
 }
 
@@ -122,7 +126,9 @@ func finished(d *appsv1.Deployment) bool {
 		d.Status.Replicas == d.Status.UpdatedReplicas
 }
 
-func waiting(message string) Health { return Health{Progressing, ReasonWaiting, message} }
+func waiting(message string) Health {
+	return Health{State: Progressing, Reason: ReasonWaiting, Message: message}
+}
 
 func replicas(d *appsv1.Deployment) int32 {
 	if d.Spec.Replicas == nil {

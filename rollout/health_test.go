@@ -232,7 +232,7 @@ func TestAssess(t *testing.T) {
 			want: rollout.Health{State: rollout.Progressing, Reason: notAvailable,
 				Message: "2 of 3 replicas available; Pod cart-1 crashed with exit code 1, and was restarted 7 times: bye"}},
 		{name: "all Pods are gone long after the rollout: not ready", deployment: newDeployment(counted(3, 3, 0), unavailable),
-			want: rollout.Health{State: rollout.Progressing, Reason: notAvailable, Message: "0 of 3 replicas available"}},
+			want: rollout.Health{State: rollout.Progressing, Reason: notAvailable, Message: "0 of 3 replicas available", Starting: true}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			g := NewWithT(t)

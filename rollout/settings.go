@@ -1,7 +1,7 @@
 // Package rollout turns a digest into running Pods, as values.
 //
 // In go the settings of a Function and the digest of its image; out come the
-// Deployment, Service and autoscaler that should exist, fit for server-side apply, and
+// Deployment, Service, autoscaler and disruption budget that should exist, fit for server-side apply, and
 // from the Deployment and Pods that do exist, how healthy they are. It never
 // calls a cluster and knows no clock.
 package rollout

@@ -28,13 +28,15 @@ const (
 	ReasonJobFinished = "JobFinished" // BuildReady True
 	ReasonJobFailed   = "JobFailed"   // BuildReady False
 
-	ReasonDeploymentCreated       = "DeploymentCreated"       // event
-	ReasonDeploymentUpdated       = "DeploymentUpdated"       // event
-	ReasonDeploymentWaiting       = "DeploymentWaiting"       // Running Unknown
-	ReasonMinReplicasNotAvailable = "MinReplicasNotAvailable" // Running Unknown
-	ReasonDeploymentReady         = "DeploymentReady"         // Running True
-	ReasonDeploymentFailed        = "DeploymentFailed"        // Running False
-	ReasonServiceFailed           = "ServiceFailed"           // Running False
+	ReasonDeploymentCreated              = "DeploymentCreated"              // event
+	ReasonDeploymentUpdated              = "DeploymentUpdated"              // event
+	ReasonDeploymentWaiting              = "DeploymentWaiting"              // Running Unknown
+	ReasonMinReplicasNotAvailable        = "MinReplicasNotAvailable"        // Running Unknown
+	ReasonDeploymentReady                = "DeploymentReady"                // Running True
+	ReasonDeploymentFailed               = "DeploymentFailed"               // Running False
+	ReasonHorizontalPodAutoscalerCreated = "HorizontalPodAutoscalerCreated" // event
+	ReasonHorizontalPodAutoscalerUpdated = "HorizontalPodAutoscalerUpdated" // event
+	ReasonServiceFailed                  = "ServiceFailed"                  // Running False
 )
 
 // Annotations of a Function that gitfn reads.

@@ -90,6 +90,9 @@ type Configuration struct {
 		DefaultPreset string `json:"defaultPreset"`
 		// Presets are added to, or replace, those of the Function API.
 		Presets map[string]corev1.ResourceRequirements `json:"presets"`
+		// TargetCPUUtilizationPercentage is what autoscalers aim at, in
+		// percent of the CPU that Pods request.
+		TargetCPUUtilizationPercentage int32 `json:"targetCPUUtilizationPercentage"`
 		// TraceEndpoint and PublisherAddress are handed to Functions.
 		TraceEndpoint    string `json:"traceEndpoint"`
 		PublisherAddress string `json:"publisherAddress"`
@@ -106,6 +109,7 @@ func DefaultConfiguration() Configuration {
 	c.Builds.DefaultPreset = "normal"
 	c.Builds.Timeout.Duration = 10 * time.Minute
 	c.Functions.DefaultPreset = "L"
+	c.Functions.TargetCPUUtilizationPercentage = 50
 	return c
 }
 
@@ -142,6 +146,9 @@ func (c Configuration) Validate() error {
 	}
 	if c.Git.Interval.Duration < c.Git.MinInterval.Duration || c.Git.MinInterval.Duration <= 0 {
 		faults = append(faults, errors.New("git.interval must be at least git.minInterval, and that above zero"))
+	}
+	if c.Functions.TargetCPUUtilizationPercentage < 1 {
+		faults = append(faults, fmt.Errorf("functions.targetCPUUtilizationPercentage is %d: it must be at least 1", c.Functions.TargetCPUUtilizationPercentage))
 	}
 	for _, list := range [][]string{c.Git.AllowAddresses, c.Git.DenyAddresses} {
 		if _, err := prefixes(list); err != nil {

@@ -149,6 +149,7 @@ func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, 
 		BuildPresets:          withPresets(buildPresets, c.Builds.Presets),
 		DefaultFunctionPreset: c.Functions.DefaultPreset,
 		DefaultBuildPreset:    c.Builds.DefaultPreset,
+		TargetCPU:             c.Functions.TargetCPUUtilizationPercentage,
 		TraceEndpoint:         c.Functions.TraceEndpoint,
 		PublisherAddress:      c.Functions.PublisherAddress,
 	}, nil

@@ -73,7 +73,7 @@ func newWorld(t testing.TB, change ...func(*controllers.Config)) *world {
 		Registry:     registry.Address{Push: w.images.host, Pull: pullAddress, PlainHTTP: true},
 		RegistryKey:  tenant.NewKey(),
 		BuilderImage: pullAddress + "/gitfn-system/builder@sha256:" + strings.Repeat("b", 64),
-		PollInterval: pollInterval, MinPollInterval: 5 * time.Second,
+		PollInterval: pollInterval, MinPollInterval: 5 * time.Second, TargetCPU: 50,
 	}
 	for _, c := range change {
 		c(&w.config)
