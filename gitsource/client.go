@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -26,16 +25,25 @@ type Client struct {
 	mirrors    *mirrors
 	sources    *lru[string, *source]
 	facts      *lru[factsKey, facts]
+	safe       *lru[safeKey, struct{}]
 	transports *lru[[sha256.Size]byte, *http.Transport]
 	hosts      *lru[string, *rate.Limiter]
 	counts     counts
 }
 
-type factsKey struct{ source, commit, baseDir string }
+// factsKey is a commit and what of it is wanted, and safeKey a tree that can be unpacked as far as trees can tell.
+type (
+	factsKey struct{ source, commit, layout string }
+	safeKey  struct {
+		source     string
+		tree       plumbing.Hash
+		submodules bool
+	}
+)
 
 const (
 	sourcesMost    = 4096   // repositories and credentials whose last answer is kept
-	factsMost      = 16_384 // commits and base directories that cost nothing
+	factsMost      = 16_384 // commits with what is wanted of them that cost nothing, and trees
 	transportsMost = 64     // CA bundles with connections of their own
 )
 
@@ -65,6 +73,7 @@ func New(options Options) (*Client, error) {
 		mirrors:    mirrors,
 		sources:    newLRU[string, *source](sourcesMost),
 		facts:      newLRU[factsKey, facts](factsMost),
+		safe:       newLRU[safeKey, struct{}](factsMost),
 		transports: newLRU[[sha256.Size]byte, *http.Transport](transportsMost),
 		hosts:      newLRU[string, *rate.Limiter](sourcesMost),
 	}
@@ -92,7 +101,7 @@ func New(options Options) (*Client, error) {
 // ErrUnavailable, ErrAddressRefused, ErrInvalidURL or ErrUnsupported, or are the context's.
 func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection, maxAge time.Duration) (Revision, error) {
 	reference := wanted.Reference
-	baseDir, err := CleanBaseDir(wanted.BaseDir)
+	l, err := wanted.layout()
 	if err != nil {
 		return Revision{}, err
 	}
@@ -112,7 +121,7 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		}
 		src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts)
 	}
-	found, err := c.commitFacts(ctx, src, revision.Commit, baseDir)
+	found, err := c.commitFacts(ctx, repo, src, revision.Commit, l)
 	if refused(err) && !isCommit(reference) {
 		src.refs.forget()
 		return Revision{}, &UnavailableError{Err: fmt.Errorf("resolve reference %q: it moved while it was read: %v", reference, err)}
@@ -121,6 +130,7 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		return Revision{}, err
 	}
 	revision.Tree = found.tree.String()
+	revision.Warnings = append(revision.Warnings, found.warnings...)
 	revision.Author, revision.Subject, revision.Committed = found.author, found.subject, found.committed
 	return revision, nil
 }
@@ -144,7 +154,7 @@ func (c *Client) Forget(url string) {
 //
 // Errors are those of Resolve.
 func (c *Client) Fetch(ctx context.Context, repo Repository, commit string, wanted Selection) (*Tree, error) {
-	baseDir, err := CleanBaseDir(wanted.BaseDir)
+	l, err := wanted.layout()
 	if err != nil {
 		return nil, err
 	}
@@ -155,84 +165,37 @@ func (c *Client) Fetch(ctx context.Context, repo Repository, commit string, want
 	if err != nil {
 		return nil, err
 	}
-	var tree *Tree
-	err = c.withCommit(ctx, src, strings.ToLower(commit), func(m *mirror) error {
-		tree, err = m.tree(ctx, src.remote, strings.ToLower(commit), baseDir)
-		return err
-	})
-	return tree, err
+	a := c.assemble(repo, src, strings.ToLower(commit), l)
+	defer a.close()
+	if err := a.resolve(ctx, func(plumbing.Hash) bool { return false }); err != nil {
+		return nil, err
+	}
+	if err := a.fill(ctx); err != nil {
+		return nil, err
+	}
+	return a.tree(), nil
 }
 
-// tree lists the files of a commit, fetches their blobs and pins the mirror until the Tree is closed.
-func (m *mirror) tree(ctx context.Context, from remote, commit, baseDir string) (*Tree, error) {
-	found, err := readFacts(m.storage(), commit, baseDir)
-	if err != nil {
-		return nil, err
-	}
-	w := &walk{from: m.storage(), limits: m.owner.limits}
-	if err := w.directory(found.tree, "", 0); err != nil {
-		return nil, err
-	}
-	if err := m.fetchBlobs(ctx, from, commit, w.ids); err != nil {
-		return nil, err
-	}
-	storage := m.storage()
-	w.from = storage
-	if err := w.fill(storage.EncodedObjectSize); err != nil {
-		return nil, err
-	}
-	t := &Tree{ID: found.tree.String(), Files: w.files, objects: storage, ids: make(map[string]plumbing.Hash, len(w.ids))}
-	for i, f := range w.files {
-		t.ids[f.Path] = w.ids[i]
-	}
-	slices.SortFunc(t.Files, byPath)
-	t.release = m.pin()
-	return t, nil
-}
-
-// commitFacts is readFacts with a cache and a mirror.
-func (c *Client) commitFacts(ctx context.Context, src *source, commit, baseDir string) (found facts, err error) {
-	key := factsKey{src.key, commit, baseDir}
+// commitFacts puts a tree together as far as trees go, with a cache. What was refused stays refused: the next commit is
+// another key.
+func (c *Client) commitFacts(ctx context.Context, repo Repository, src *source, commit string, l layout) (facts, error) {
+	key := factsKey{src.key, commit, l.String()}
 	if found, ok := c.facts.get(key); ok {
-		return found, nil
+		return found, found.refusal
 	}
-	err = c.withCommit(ctx, src, commit, func(m *mirror) error {
-		var known bool
-		if found, known = c.facts.get(key); known {
-			return nil
-		}
-		found, err = readFacts(m.storage(), commit, baseDir)
-		return err
+	a := c.assemble(repo, src, commit, l)
+	defer a.close()
+	err := a.resolve(ctx, func(tree plumbing.Hash) bool {
+		_, ok := c.safe.get(safeKey{src.key, tree, l.Submodules})
+		return ok
 	})
-	if err == nil {
-		c.facts.put(key, found)
-	}
-	return found, err
-}
-
-// withCommit runs use on a mirror that has the commit, and once more on a mirror made anew if the first was broken.
-func (c *Client) withCommit(ctx context.Context, src *source, commit string, use func(*mirror) error) error {
-	err := c.tryCommit(ctx, src, commit, use)
-	if errors.Is(err, errBroken) {
-		err = c.tryCommit(ctx, src, commit, use)
-	}
-	return src.remote.explain(err)
-}
-
-func (c *Client) tryCommit(ctx context.Context, src *source, commit string, use func(*mirror) error) error {
-	m, err := c.mirrors.acquire(src.key)
 	if err != nil {
-		return err
-	}
-	defer m.release()
-	err = m.work(ctx, func() error {
-		if err := m.fetchCommit(ctx, src.remote, commit); err != nil {
-			return err
+		if a.refused {
+			c.facts.put(key, facts{refusal: err})
 		}
-		return use(m)
-	})
-	if errors.Is(err, errBroken) {
-		m.drop()
+		return facts{}, err
 	}
-	return err
+	c.safe.put(safeKey{src.key, a.found.tree, l.Submodules}, struct{}{})
+	c.facts.put(key, a.found)
+	return a.found, nil
 }

@@ -1,7 +1,6 @@
 package gitsource
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,7 +14,7 @@ import (
 // ErrUnsafeTree.
 func NewTree(files map[string]string) (*Tree, error) {
 	objects := memoryObjects{}
-	t := &Tree{objects: objects, ids: make(map[string]plumbing.Hash, len(files))}
+	t := &Tree{blobs: make(map[string]blob, len(files))}
 	root := directory{}
 	for at, content := range files {
 		if strings.HasPrefix(content, lfsPointer) {
@@ -25,7 +24,7 @@ func NewTree(files map[string]string) (*Tree, error) {
 		if err := root.add(strings.Split(at, "/"), id); err != nil {
 			return nil, errorf(ErrUnsafeTree, "read tree: file %q: %v", oneLine(at, 200), err)
 		}
-		t.ids[at] = id
+		t.blobs[at] = blob{objects, id}
 		t.Files = append(t.Files, File{Path: at, Size: int64(len(content))})
 	}
 	slices.SortFunc(t.Files, byPath)
@@ -85,31 +84,25 @@ func (d directory) add(parts []string, file plumbing.Hash) error {
 	return there.dir.add(rest, file)
 }
 
-// write makes the Git tree of a directory and returns its id. Git sorts a directory as if its name ended in a slash.
+// write makes the Git tree of a directory and returns its id.
 func (d directory) write(objects memoryObjects) (plumbing.Hash, error) {
+	entries := make([]entry, 0, len(d))
 	names := make([]string, 0, len(d))
 	for name, there := range d {
+		e := entry{mode: filemode.Regular, id: there.file, name: name}
 		if there.dir != nil {
-			name += "/"
+			var err error
+			if e.id, err = there.dir.write(objects); err != nil {
+				return plumbing.ZeroHash, err
+			}
+			e.mode = filemode.Dir
 		}
+		entries = append(entries, e)
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	if err := checkCollisions(names); err != nil {
 		return plumbing.ZeroHash, err
 	}
-	var content bytes.Buffer
-	for _, name := range names {
-		mode, id := filemode.Regular, d[name].file
-		if bare, isDir := strings.CutSuffix(name, "/"); isDir {
-			var err error
-			if id, err = d[bare].dir.write(objects); err != nil {
-				return plumbing.ZeroHash, err
-			}
-			mode, name = filemode.Dir, bare
-		}
-		fmt.Fprintf(&content, "%o %s\x00", uint32(mode), name)
-		content.Write(id[:])
-	}
-	return objects.add(plumbing.TreeObject, content.Bytes()), nil
+	return writeEntries(objects, entries), nil
 }

@@ -237,6 +237,13 @@ func (m *mirror) measure() {
 	m.size = size
 }
 
+// bytes is what the mirror takes on disk.
+func (m *mirror) bytes() int64 {
+	m.owner.mu.Lock()
+	defer m.owner.mu.Unlock()
+	return m.size
+}
+
 // objectReader is the one thing of a storage that reading needs.
 type objectReader interface {
 	EncodedObject(plumbing.ObjectType, plumbing.Hash) (plumbing.EncodedObject, error)

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
 )
 
 // checkName refuses a name of a file or directory that some disk or shell would take for something else.
@@ -29,13 +32,28 @@ func checkName(name string) error {
 // isDotGit recognises .git as Windows and macOS disks would: whatever its case, with dots and spaces after it,
 // by its short name, and with characters in it that those disks ignore.
 func isDotGit(name string) bool {
-	visible := strings.Map(func(r rune) rune {
+	visible := withoutInvisible(name)
+	visible, _, _ = strings.Cut(visible, ":") // before a stream of NTFS, spaces and dots do not count either
+	visible = strings.ToLower(strings.TrimRight(visible, ". "))
+	return visible == ".git" || visible == "git~1"
+}
+
+// withoutInvisible takes out the characters that show nothing, as macOS disks do when they compare names.
+func withoutInvisible(name string) string {
+	return strings.Map(func(r rune) rune {
 		if unicode.Is(unicode.Cf, r) {
 			return -1
 		}
 		return r
 	}, name)
-	visible = strings.ToLower(strings.TrimRight(visible, ". "))
-	visible, _, _ = strings.Cut(visible, ":")
-	return visible == ".git" || visible == "git~1"
+}
+
+// foldName is what names have in common that some disk takes for one: case, the ways in which Unicode writes one
+// character, and characters that show nothing do not count.
+func foldName(name string) string {
+	if !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) {
+		return strings.ToLower(name)
+	}
+	folded := cases.Fold().String(norm.NFD.String(withoutInvisible(name)))
+	return norm.NFD.String(folded)
 }

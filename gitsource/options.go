@@ -31,16 +31,19 @@ type Options struct {
 
 // Limits bounds what one repository may cost. A zero field means its default.
 type Limits struct {
-	// PackBytes bounds one pack as it is sent. Default 512 MiB.
+	// PackBytes bounds one pack as it is sent, and what the repositories of one Tree add to the disk
+	// together. Default 512 MiB.
 	PackBytes int64
 	// FileBytes bounds one file of a Tree. Default 64 MiB.
 	FileBytes int64
 	// TotalBytes bounds the files of a Tree together. Default 256 MiB.
 	TotalBytes int64
-	// Files bounds how many files and directories a Tree has. Default 20,000.
+	// Files bounds how many files and directories a Tree has, those of its submodules included. Default 20,000.
 	Files int
 	// Depth bounds how many directories are in one another. Default 64.
 	Depth int
+	// Submodules bounds how many submodules a Tree has, those in one another included. Default 50.
+	Submodules int
 	// Refs bounds how many refs one answer may have. Default 1,000,000: they are read one by one, not kept.
 	Refs int
 }
@@ -62,6 +65,7 @@ func (l Limits) withDefaults() Limits {
 	set(&l.TotalBytes, 256<<20)
 	setInt(&l.Files, 20_000)
 	setInt(&l.Depth, 64)
+	setInt(&l.Submodules, 50)
 	setInt(&l.Refs, 1_000_000)
 	return l
 }

@@ -60,21 +60,6 @@ func FuzzReadAdvertisement(f *testing.F) {
 	})
 }
 
-func TestMalformedObjectsAreUnsafe(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	objects := memoryObjects{}
-	garbage := objects.add(plumbing.TreeObject, []byte("garbage"))
-	_, err := readEntries(objects, garbage)
-	g.Expect(err).To(MatchError(ErrUnsafeTree))
-	_, err = readEntries(objects, objects.add(plumbing.BlobObject, []byte("a blob")))
-	g.Expect(err).To(HaveOccurred())
-	_, err = readFacts(objects, objects.add(plumbing.CommitObject, []byte("tree garbage\n")).String(), "")
-	g.Expect(err).To(HaveOccurred())
-	_, err = readFacts(objects, someID, "")
-	g.Expect(err).To(MatchError(errBroken))
-}
-
 func TestMirrorsDoNotSeeOneAnothersObjects(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)

@@ -87,7 +87,7 @@ func TestFetchReturnsTheFilesOfACommit(t *testing.T) {
 			run := r.tree("100755 "+r.blob("#!/bin/sh\n")+" run.sh", "120000 "+r.blob("../src/fn.js")+" start.js")
 			src := r.tree("100644 " + r.blob("hello") + " fn.js")
 			app := r.tree("40000 "+run+" bin", "100644 "+r.blob("{}")+" package.json", "40000 "+src+" src")
-			commit := r.commit("main", r.tree("40000 "+app+" app", "100644 "+r.blob("elsewhere")+" README"), "first")
+			commit := r.commit("main", r.tree("100644 "+r.blob("elsewhere")+" README", "40000 "+app+" app"), "first")
 			s := newGitServer(t, r, way.before)
 
 			tree, err := newClient(t).Fetch(t.Context(), s.repo(), commit, gitsource.Selection{BaseDir: "app"})

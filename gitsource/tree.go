@@ -17,9 +17,14 @@ type Tree struct {
 	Files []File
 
 	mu      sync.Mutex // go-git's storage is not made for two readers
-	objects objectReader
-	ids     map[string]plumbing.Hash
+	blobs   map[string]blob
 	release func()
+}
+
+// blob is where the content of a file is.
+type blob struct {
+	from objectReader
+	id   plumbing.Hash
 }
 
 // File is one file of a Tree.
@@ -40,11 +45,11 @@ type File struct {
 func (t *Tree) Open(path string) (io.ReadCloser, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	id, ok := t.ids[path]
+	at, ok := t.blobs[path]
 	if !ok {
 		return nil, fmt.Errorf("open file %q: %w", path, fs.ErrNotExist)
 	}
-	object, err := read(t.objects, plumbing.BlobObject, id)
+	object, err := read(at.from, plumbing.BlobObject, at.id)
 	if err != nil {
 		return nil, fmt.Errorf("open file %q: %w", path, err)
 	}
@@ -56,7 +61,7 @@ func (t *Tree) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	release := t.release
-	t.ids, t.objects, t.release = nil, nil, nil
+	t.blobs, t.release = nil, nil
 	if release != nil {
 		release()
 	}

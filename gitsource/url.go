@@ -113,13 +113,22 @@ func usableURL(raw string) (*url.URL, error) {
 // CleanBaseDir brings a base directory into one form: no slash at either end, "" for the root of the
 // repository, however it was written ("", "/", "."). A ".." or a ".git" in it is refused.
 func CleanBaseDir(dir string) (string, error) {
-	for _, part := range strings.Split(dir, "/") {
+	clean, err := cleanPath(dir)
+	if err != nil {
+		return "", errorf(ErrBaseDirNotFound, "check base directory %q: %v", dir, err)
+	}
+	return clean, nil
+}
+
+// cleanPath brings a path of a repository into one form and refuses what leads out of it.
+func cleanPath(at string) (string, error) {
+	for _, part := range strings.Split(at, "/") {
 		if part == "" || part == "." {
 			continue
 		}
 		if err := checkName(part); err != nil {
-			return "", errorf(ErrBaseDirNotFound, "check base directory %q: %v", dir, err)
+			return "", err
 		}
 	}
-	return strings.Trim(path.Clean("/"+dir), "/"), nil
+	return strings.Trim(path.Clean("/"+at), "/"), nil
 }

@@ -1,124 +1,98 @@
 package gitsource
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"path"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/filemode"
-	"github.com/go-git/go-git/v5/plumbing/object"
+	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// facts is what a commit says, and the tree below a base directory.
-type facts struct {
-	tree            plumbing.Hash
-	author, subject string
-	committed       time.Time
+// listed is a file and where its content is.
+type listed struct {
+	File
+	part *part
+	id   plumbing.Hash
 }
 
-// readFacts reads a commit and goes down to the base directory.
-func readFacts(from objectReader, commit, baseDir string) (facts, error) {
-	encoded, err := read(from, plumbing.AnyObject, plumbing.NewHash(commit))
-	if err != nil {
-		return facts{}, err
-	}
-	var c object.Commit
-	if encoded.Type() != plumbing.CommitObject {
-		return facts{}, errorf(ErrRefNotFound, "read commit %s: it is a %s", commit, encoded.Type())
-	}
-	if err := c.Decode(encoded); err != nil {
-		return facts{}, errorf(ErrUnsafeTree, "read commit %s: it is malformed", commit)
-	}
-	subject, _, _ := strings.Cut(strings.TrimLeft(c.Message, "\n"), "\n")
-	f := facts{tree: c.TreeHash, author: oneLine(c.Author.Name, 100), subject: oneLine(subject, 200), committed: c.Committer.When}
-	if baseDir == "" {
-		return f, nil
-	}
-	for _, name := range strings.Split(baseDir, "/") {
-		entries, err := readEntries(from, f.tree)
-		if err != nil {
-			return facts{}, err
-		}
-		at := slices.IndexFunc(entries, func(e object.TreeEntry) bool { return e.Name == name })
-		if at < 0 {
-			return facts{}, errorf(ErrBaseDirNotFound, "find base directory %q: commit %s has no such directory", baseDir, commit)
-		}
-		if entries[at].Mode != filemode.Dir {
-			return facts{}, errorf(ErrBaseDirNotFound, "find base directory %q: in commit %s %q is no directory", baseDir, commit, name)
-		}
-		f.tree = entries[at].Hash
-	}
-	return f, nil
+// step is an entry that waits to be walked, because it is in another part than the one in use.
+type step struct {
+	spot
+	at string // in the tree that is put together
 }
 
-// readEntries reads one directory.
-func readEntries(from objectReader, id plumbing.Hash) ([]object.TreeEntry, error) {
-	encoded, err := read(from, plumbing.TreeObject, id)
-	if err != nil {
-		return nil, err
-	}
-	var tree object.Tree
-	if err := tree.Decode(encoded); err != nil {
-		return nil, errorf(ErrUnsafeTree, "read tree %s: it is malformed", id)
-	}
-	return tree.Entries, nil
+// mark is how far a walk came.
+type mark struct{ entries, files, steps int }
+
+func (a *assembly) mark() mark { return mark{a.entries, len(a.files), len(a.steps)} }
+
+// rewind forgets what a walk found since.
+func (a *assembly) rewind(to mark) {
+	a.entries, a.files, a.steps = to.entries, a.files[:to.files], a.steps[:to.steps]
 }
 
-// walk lists the files below a tree, refusing what must not be unpacked.
-type walk struct {
-	from    objectReader
-	limits  Limits
-	entries int
-	files   []File
-	ids     []plumbing.Hash // of the files, in the same order
+// place lists what is at a spot, for a place of the tree that is put together.
+func (a *assembly) place(ctx context.Context, inUse *part, from spot, at string) error {
+	mode := from.entry.mode
+	switch {
+	case mode != filemode.Dir && mode != filemode.Submodule:
+		file := File{Path: at, Executable: mode == filemode.Executable, Symlink: linkMark(mode)}
+		a.files = append(a.files, listed{file, from.part, from.entry.id})
+		return nil
+	case from.part != inUse:
+		a.steps = append(a.steps, step{from, at})
+		return nil
+	case mode == filemode.Dir:
+		return a.directory(ctx, from, at)
+	}
+	inner, err := a.submodule(ctx, inUse, from.path, from.entry.id)
+	if err == nil {
+		a.steps = append(a.steps, step{spot{part: inner, entry: entry{mode: filemode.Dir}}, at})
+	}
+	return err
 }
 
-func (w *walk) directory(id plumbing.Hash, dir string, depth int) error {
-	if depth > w.limits.Depth {
-		return errorf(ErrTooLarge, "read tree: directories are more than %d deep", w.limits.Depth)
+// directory lists what is in a directory of the part in use, and refuses what must not be unpacked.
+func (a *assembly) directory(ctx context.Context, from spot, at string) error {
+	if at != "" && strings.Count(at, "/")+1 > a.limits.Depth {
+		return errorf(ErrTooLarge, "read tree: directories are more than %d deep", a.limits.Depth)
 	}
-	entries, err := readEntries(w.from, id)
+	id := from.entry.id
+	if id.IsZero() { // the root of a submodule, which was not known before its commit was there
+		id = from.part.root
+	}
+	entries, err := readEntries(from.part.from, id, a.limits.Files)
 	if err != nil {
 		return err
 	}
-	if w.entries += len(entries); w.entries > w.limits.Files {
-		return errorf(ErrTooLarge, "read tree: there are more than %d files and directories", w.limits.Files)
+	if a.entries += len(entries); a.entries > a.limits.Files {
+		return errorf(ErrTooLarge, "read tree: there are more than %d files and directories", a.limits.Files)
 	}
 	names := make([]string, 0, len(entries))
 	for _, e := range entries {
-		names = append(names, e.Name)
-		if err := checkName(e.Name); err != nil {
-			return errorf(ErrUnsafeTree, "read tree: in directory %q: %v", oneLine(dir, 200), err)
+		names = append(names, e.name)
+		if err := checkName(e.name); err != nil {
+			return errorf(ErrUnsafeTree, "read tree: in directory %q: %v", oneLine(at, 200), err)
 		}
 	}
 	if err := checkCollisions(names); err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if err := w.entry(e, path.Join(dir, e.Name), depth); err != nil {
+		to, below := path.Join(at, e.name), spot{part: from.part, path: path.Join(from.path, e.name), entry: e}
+		if joined, ok := a.joined[to]; ok {
+			below = joined
+		}
+		if err := a.place(ctx, from.part, below, to); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (w *walk) entry(e object.TreeEntry, at string, depth int) error {
-	switch e.Mode {
-	case filemode.Dir:
-		return w.directory(e.Hash, at, depth+1)
-	case filemode.Regular, filemode.Deprecated, filemode.Executable, filemode.Symlink:
-		w.files = append(w.files, File{Path: at, Executable: e.Mode == filemode.Executable, Symlink: linkMark(e.Mode)})
-		w.ids = append(w.ids, e.Hash)
-		return nil
-	case filemode.Submodule:
-		return errorf(ErrUnsafeTree, "read tree: %q is a submodule; submodules are not supported yet", at)
-	}
-	return errorf(ErrUnsafeTree, "read tree: %q has the unknown mode %s", at, e.Mode)
 }
 
 // linkMark stands for the target of a link until its blob is there.
@@ -129,38 +103,68 @@ func linkMark(mode filemode.FileMode) string {
 	return ""
 }
 
-// fill learns sizes and link targets, once the blobs are there, and refuses what only content can tell.
-func (w *walk) fill(size func(plumbing.Hash) (int64, error)) error {
-	var total int64
-	for i := range w.files {
-		f, id := &w.files[i], w.ids[i]
-		var err error
-		if f.Size, err = size(id); err != nil {
-			return fmt.Errorf("read size of %s: %w: %v", id, errBroken, err)
+// fill fetches the content of the files, learns sizes and link targets, and refuses what only content can tell.
+func (a *assembly) fill(ctx context.Context) error {
+	for _, p := range a.order {
+		var files []*listed
+		var ids []plumbing.Hash
+		for i := range a.files {
+			if a.files[i].part == p {
+				files, ids = append(files, &a.files[i]), append(ids, a.files[i].id)
+			}
 		}
-		if f.Size > w.limits.FileBytes {
-			return errorf(ErrTooLarge, "read tree: file %q has %d bytes, more than %d", f.Path, f.Size, w.limits.FileBytes)
+		if len(files) == 0 {
+			continue
 		}
-		if total += f.Size; total > w.limits.TotalBytes {
-			return errorf(ErrTooLarge, "read tree: its files have more than %d bytes", w.limits.TotalBytes)
-		}
-		if err := w.content(f, id); err != nil {
+		err := a.use(ctx, p, func() error {
+			if err := p.mirror.fetchBlobs(ctx, p.src.remote, p.commit, ids); err != nil {
+				return err
+			}
+			storage := p.mirror.storage()
+			p.blobs = storage
+			for _, f := range files {
+				if err := a.content(f, storage); err != nil {
+					return err
+				}
+			}
+			return a.total()
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// content reads what is small enough to be a link or a pointer.
-func (w *walk) content(f *File, id plumbing.Hash) error {
+// total bounds the sizes that are known.
+func (a *assembly) total() error {
+	var total int64
+	for i := range a.files {
+		if total += a.files[i].Size; total > a.limits.TotalBytes {
+			return errorf(ErrTooLarge, "read tree: its files have more than %d bytes", a.limits.TotalBytes)
+		}
+	}
+	return nil
+}
+
+// content learns the size of a file, and reads what is small enough to be a link or a pointer.
+func (a *assembly) content(f *listed, from *filesystem.Storage) error {
+	size, err := from.EncodedObjectSize(f.id)
+	if err != nil {
+		return fmt.Errorf("read size of %s: %w: %v", f.id, errBroken, err)
+	}
+	f.Size = size
+	if size > a.limits.FileBytes {
+		return errorf(ErrTooLarge, "read tree: file %q has %d bytes, more than %d", f.Path, size, a.limits.FileBytes)
+	}
 	isLink := f.Symlink != ""
-	if f.Size > smallBlob {
+	if size > smallBlob {
 		if isLink {
-			return errorf(ErrUnsafeTree, "read tree: symbolic link %q has a target of %d bytes", f.Path, f.Size)
+			return errorf(ErrUnsafeTree, "read tree: symbolic link %q has a target of %d bytes", f.Path, size)
 		}
 		return nil
 	}
-	text, err := readBlob(w.from, id)
+	text, err := readBlob(from, f.id, smallBlob)
 	if err != nil {
 		return err
 	}
@@ -187,7 +191,8 @@ func lfsError(at string) error {
 	return errorf(ErrUnsafeTree, "read tree: file %q is a Git LFS pointer, not the file: LFS is not supported; commit the file itself", at)
 }
 
-func readBlob(from objectReader, id plumbing.Hash) (string, error) {
+// readBlob reads the beginning of a blob.
+func readBlob(from objectReader, id plumbing.Hash, most int64) (string, error) {
 	blob, err := read(from, plumbing.BlobObject, id)
 	if err != nil {
 		return "", err
@@ -197,7 +202,7 @@ func readBlob(from objectReader, id plumbing.Hash) (string, error) {
 		return "", fmt.Errorf("read blob %s: %w: %v", id, errBroken, err)
 	}
 	defer r.Close()
-	text, err := io.ReadAll(io.LimitReader(r, smallBlob))
+	text, err := io.ReadAll(io.LimitReader(r, most))
 	if err != nil {
 		return "", fmt.Errorf("read blob %s: %w: %v", id, errBroken, err)
 	}
@@ -228,15 +233,13 @@ func checkLink(at, target string) error {
 	return nil
 }
 
-// checkCollisions refuses names in one directory that are one name to a disk that ignores case. Names of
-// directories may end in a slash.
+// checkCollisions refuses names in one directory that are one name to some disk: see foldName.
 func checkCollisions(names []string) error {
 	seen := make(map[string]string, len(names))
 	for _, name := range names {
-		name = strings.TrimSuffix(name, "/")
-		folded := strings.ToLower(strings.ToUpper(name))
+		folded := foldName(name)
 		if other, taken := seen[folded]; taken {
-			return errorf(ErrUnsafeTree, "read tree: %q and %q are the same name where case does not count", other, name)
+			return errorf(ErrUnsafeTree, "read tree: %q and %q are one name to disks that ignore case and the ways to write a character", other, name)
 		}
 		seen[folded] = name
 	}
