@@ -15,6 +15,26 @@ import (
 // changed is noticed. It is empty after a restart: everything is applied once.
 type appliedMemo struct{ m, rolled, asleep sync.Map }
 
+// sumMemo remembers the sum of each Secret, and of which version it is. It is
+// safe for concurrent use; the zero value is empty.
+type sumMemo struct{ m sync.Map }
+
+type sumState struct {
+	version string
+	sum     []byte
+}
+
+func (s *sumMemo) get(name types.NamespacedName, version string) ([]byte, bool) {
+	if state, found := s.m.Load(name); found && state.(sumState).version == version {
+		return state.(sumState).sum, true
+	}
+	return nil, false
+}
+
+func (s *sumMemo) put(name types.NamespacedName, version string, sum []byte) {
+	s.m.Store(name, sumState{version, sum})
+}
+
 // The kinds of children.
 const (
 	kindDeployment = "Deployment"

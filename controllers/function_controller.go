@@ -66,6 +66,7 @@ type FunctionReconciler struct {
 	// the client would ask for them, as it does for Secrets. Nil is the client.
 	metadata client.Reader
 	applied  appliedMemo
+	sums     sumMemo
 }
 
 // scope holds what one pass learns of a Function. A later step reads what an

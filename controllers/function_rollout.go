@@ -50,6 +50,10 @@ func (r *FunctionReconciler) reconcileRollout(ctx context.Context, s *scope) err
 		return err
 	}
 	settings := r.settings(s, entry)
+	var err error
+	if settings.SecretsSum, err = r.secretsSum(ctx, s.fn); err != nil {
+		return err
+	}
 	s.fn.Status.PodSelector = labels.SelectorFromSet(rollout.Selector(settings)).String()
 	deployment, err := r.applyChildren(ctx, s, settings)
 	if err != nil {

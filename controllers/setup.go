@@ -34,7 +34,7 @@ const (
 )
 
 // indexURL finds Functions by the normalised URL of their repository, and
-// indexSecret by the Secret of its credentials.
+// indexSecret by the Secrets that it reads.
 const (
 	indexURL    = "source.url"
 	indexSecret = "source.secret"
@@ -119,16 +119,17 @@ func indexFunctions(ctx context.Context, mgr ctrl.Manager) error {
 		return err
 	}
 	return indexer.IndexField(ctx, &functionv1.Function{}, indexSecret, func(object client.Object) []string {
-		git := object.(*functionv1.Function).Spec.Source.GitRepository
-		if git == nil || git.Auth == nil {
-			return nil
+		fn := object.(*functionv1.Function)
+		names := podSecrets(fn)
+		if git := fn.Spec.Source.GitRepository; git != nil && git.Auth != nil {
+			names = append(names, git.Auth.SecretName)
 		}
-		return []string{git.Auth.SecretName}
+		return names
 	})
 }
 
-// functionsOfSecret wakes the Functions that read a Secret to fetch or to
-// build, and those whose credentials of the registry it holds.
+// functionsOfSecret wakes the Functions that read a Secret to fetch, to build or
+// in their Pods, and those whose credentials of the registry it holds.
 func (r *FunctionReconciler) functionsOfSecret(ctx context.Context, secret client.Object) []reconcile.Request {
 	options := []client.ListOption{client.InNamespace(secret.GetNamespace())}
 	switch secret.GetName() {

@@ -23,6 +23,10 @@ const (
 	AnnotationTree     = "serverless.kyma-project.io/tree"
 )
 
+// AnnotationSecrets stands on the Pods, and stands for the content of the
+// Secrets that they read.
+const AnnotationSecrets = "serverless.kyma-project.io/secrets"
+
 // ContainerName is the container that runs the Function.
 const ContainerName = "function"
 
@@ -99,9 +103,11 @@ func origin(s Settings) map[string]string {
 // podAnnotations end with Istio's, as the contract wants: the server must not
 // start, and call out, before its proxy does.
 func podAnnotations(s Settings) map[string]string {
-	return overlaid(s.PodAnnotations, map[string]string{
-		"proxy.istio.io/config": `{ "holdApplicationUntilProxyStarts": true }`,
-	})
+	ours := map[string]string{"proxy.istio.io/config": `{ "holdApplicationUntilProxyStarts": true }`}
+	if s.SecretsSum != "" {
+		ours[AnnotationSecrets] = s.SecretsSum
+	}
+	return overlaid(s.PodAnnotations, ours)
 }
 
 func podSpec(s Settings) corev1.PodSpec {

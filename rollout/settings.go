@@ -36,6 +36,9 @@ type Settings struct {
 	Resources corev1.ResourceRequirements
 	// SecretMounts are Secrets of the namespace that the Function sees as files.
 	SecretMounts []SecretMount
+	// SecretsSum is another when a Secret that the Pods read changes: then they
+	// are replaced. Empty is none.
+	SecretsSum string
 	// ServiceAccount brings the pull credential. Its token is not mounted.
 	ServiceAccount string
 	// TraceEndpoint and PublisherAddress may be empty: then the server neither traces nor publishes.

@@ -43,6 +43,9 @@ const (
 const (
 	// AnnotationRebuild joins the key: any new value builds again.
 	AnnotationRebuild = "serverless.kyma-project.io/rebuild"
+	// AnnotationSecretRollout says with "false" that Pods stay when a Secret
+	// changes that env or secretMounts name. By default they are replaced.
+	AnnotationSecretRollout = "serverless.kyma-project.io/secret-rollout"
 )
 
 // Labels of everything that belongs to a Function.
