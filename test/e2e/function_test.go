@@ -47,9 +47,17 @@ func withInterval(interval time.Duration) func(*functionv1.FunctionSpec) {
 }
 
 func withAuth(secret string) func(*functionv1.FunctionSpec) {
+	return withAuthOf(functionv1.AuthBasic, secret)
+}
+
+func withAuthOf(kind functionv1.AuthType, secret string) func(*functionv1.FunctionSpec) {
 	return func(spec *functionv1.FunctionSpec) {
-		spec.Source.GitRepository.Auth = &functionv1.RepositoryAuth{Type: functionv1.AuthBasic, SecretName: secret}
+		spec.Source.GitRepository.Auth = &functionv1.RepositoryAuth{Type: kind, SecretName: secret}
 	}
+}
+
+func withReference(reference string) func(*functionv1.FunctionSpec) {
+	return func(spec *functionv1.FunctionSpec) { spec.Source.GitRepository.Reference = reference }
 }
 
 func inline(source, dependencies string) func(*functionv1.FunctionSpec) {
@@ -145,15 +153,21 @@ func condition(fn functionv1.Function, kind string) string {
 	return fmt.Sprintf("%s %s: %s", c.Status, c.Reason, c.Message)
 }
 
-// ready waits until a Function runs a commit.
+// ready waits until a Function runs a commit of the branch main.
 func (s *space) ready(name, commit string) functionv1.Function {
+	s.t.Helper()
+	return s.readyOn(name, "main", commit)
+}
+
+// readyOn waits until a Function runs a commit that it found by a reference.
+func (s *space) readyOn(name, reference, commit string) functionv1.Function {
 	s.t.Helper()
 	began := time.Now()
 	var fn functionv1.Function
 	s.eventually(func(g Gomega) {
 		fn = s.function(name)
 		g.Expect(fn.Status.Commit).To(Equal(commit), "status.commit of %s", name)
-		g.Expect(fn.Status.Revision).To(Equal("main@sha1:"+commit), "status.revision of %s", name)
+		g.Expect(fn.Status.Revision).To(Equal(reference+"@sha1:"+commit), "status.revision of %s", name)
 		beReady(g, fn)
 	}, "Function %s/%s runs commit %s", s.name, name, commit)
 	s.took(name+" runs "+commit[:7], began)

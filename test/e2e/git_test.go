@@ -15,9 +15,12 @@ import (
 type repository struct {
 	t   *testing.T
 	dir string
-	// url is what a Function names: without credentials.
-	url string
+	// url is what a Function names: without credentials. path is what of it is the repository's own.
+	url, path string
 }
+
+// ssh is its URL over SSH.
+func (r *repository) ssh() string { return facts.GitSSH + r.path }
 
 // newRepository makes a repository and pushes a first commit. Private ones want
 // a password.
@@ -27,7 +30,7 @@ func (s *space) newRepository(name string, private bool, files map[string]string
 	if private {
 		path = "/private" + path
 	}
-	r := &repository{t: s.t, dir: s.t.TempDir(), url: facts.GitHTTP + path}
+	r := &repository{t: s.t, dir: s.t.TempDir(), url: facts.GitHTTP + path, path: path}
 	remote, err := url.Parse(r.url)
 	s.g.Expect(err).NotTo(HaveOccurred())
 	if private {
@@ -53,6 +56,13 @@ func (r *repository) git(args ...string) string {
 // push writes files, commits them and pushes. It returns the commit.
 func (r *repository) push(subject string, files map[string]string) string {
 	r.t.Helper()
+	r.commit(subject, files)
+	return r.send()
+}
+
+// commit writes files and commits them. It takes further arguments of git commit.
+func (r *repository) commit(subject string, files map[string]string, args ...string) {
+	r.t.Helper()
 	g := NewWithT(r.t)
 	for name, content := range files {
 		file := filepath.Join(r.dir, name)
@@ -60,8 +70,7 @@ func (r *repository) push(subject string, files map[string]string) string {
 		g.Expect(os.WriteFile(file, []byte(content), 0o644)).To(Succeed())
 	}
 	r.git("add", "--all")
-	r.git("commit", "--quiet", "--message", subject)
-	return r.send()
+	r.git(append([]string{"commit", "--quiet", "--message", subject}, args...)...)
 }
 
 // revert takes the last commit back, and pushes that.
@@ -73,7 +82,7 @@ func (r *repository) revert() string {
 
 func (r *repository) send() string {
 	r.t.Helper()
-	r.git("push", "--quiet", "origin", "main")
+	r.git("push", "--quiet", "origin", "HEAD")
 	return r.git("rev-parse", "HEAD")
 }
 

@@ -28,7 +28,9 @@ var facts struct {
 	GitHTTP, GitUser, GitPassword              string
 	Registry                                   string
 	Hooks, HookURL, HookSecret, HookSecretName string
-	NodeIP                                     string
+	NodeIP, HostIP                             string
+	GitSSH, GitSSHKnownHosts                   string
+	GitSSHAuthorizedKeys                       string
 }
 
 // system is the namespace of gitfn itself.

@@ -79,8 +79,14 @@ func (s *space) applyObject(object any) []byte {
 // secret writes a Secret.
 func (s *space) secret(name string, data map[string]string) {
 	s.t.Helper()
+	s.secretOf(corev1.SecretTypeOpaque, name, data)
+}
+
+// secretOf writes a Secret of a type.
+func (s *space) secretOf(kind corev1.SecretType, name string, data map[string]string) {
+	s.t.Helper()
 	s.applyObject(map[string]any{
-		"apiVersion": "v1", "kind": "Secret",
+		"apiVersion": "v1", "kind": "Secret", "type": kind,
 		"metadata": map[string]any{"name": name}, "stringData": data,
 	})
 }

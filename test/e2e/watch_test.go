@@ -17,15 +17,15 @@ import (
 
 // watched are the kinds that are looked at all the time.
 var watched = struct {
-	functions, jobs, pods, deployments, replicaSets, events *watch
+	functions, jobs, pods, deployments, replicaSets, events, configMaps *watch
 }{
 	newWatch("functions.serverless.kyma-project.io"), newWatch("jobs"), newWatch("pods"),
-	newWatch("deployments"), newWatch("replicasets"), newWatch("events"),
+	newWatch("deployments"), newWatch("replicasets"), newWatch("events"), newWatch("configmaps"),
 }
 
 func allWatches() []*watch {
 	w := watched
-	return []*watch{w.functions, w.jobs, w.pods, w.deployments, w.replicaSets, w.events}
+	return []*watch{w.functions, w.jobs, w.pods, w.deployments, w.replicaSets, w.events, w.configMaps}
 }
 
 // watch keeps what one kind of object was, in all namespaces.
