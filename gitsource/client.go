@@ -3,11 +3,9 @@ package gitsource
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"time"
 
@@ -26,7 +24,7 @@ type Client struct {
 	sources    *lru[string, *source]
 	facts      *lru[factsKey, facts]
 	safe       *lru[safeKey, struct{}]
-	transports *lru[[sha256.Size]byte, *http.Transport]
+	transports *lru[string, *dialer.Transport]
 	hosts      *lru[string, *rate.Limiter]
 	counts     counts
 }
@@ -44,7 +42,7 @@ type (
 const (
 	sourcesMost    = 4096   // repositories and credentials whose last answer is kept
 	factsMost      = 16_384 // commits with what is wanted of them that cost nothing, and trees
-	transportsMost = 64     // CA bundles with connections of their own
+	transportsMost = 64     // CA bundles, client certificates and proxies with connections of their own
 )
 
 // New returns a Client that keeps its mirrors in options.CacheDir. It makes no connection.
@@ -69,17 +67,18 @@ func New(options Options) (*Client, error) {
 	c := &Client{
 		options:    options,
 		key:        make([]byte, 32),
-		dial:       dialer.New(dialer.Policy{Allow: options.Allow, Deny: options.Deny}, 10*time.Second),
+		dial:       dialer.New(options.policy(), 10*time.Second),
 		mirrors:    mirrors,
 		sources:    newLRU[string, *source](sourcesMost),
 		facts:      newLRU[factsKey, facts](factsMost),
 		safe:       newLRU[safeKey, struct{}](factsMost),
-		transports: newLRU[[sha256.Size]byte, *http.Transport](transportsMost),
+		transports: newLRU[string, *dialer.Transport](transportsMost),
 		hosts:      newLRU[string, *rate.Limiter](sourcesMost),
 	}
-	c.transports.evicted = func(t *http.Transport) { t.CloseIdleConnections() }
+	c.transports.evicted = func(t *dialer.Transport) { t.CloseIdleConnections() }
 	_, _ = rand.Read(c.key) // never fails
-	if _, err := c.transport(nil); err != nil {
+	c.dial.Resolver = options.Resolver
+	if _, err := c.transport(Credentials{}); err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
 	return c, nil

@@ -2,7 +2,6 @@ package gitsource
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"net/url"
 	"strings"
@@ -18,6 +17,8 @@ type endpoint struct {
 	limits      Limits
 	timeout     time.Duration
 	now         func() time.Time
+	// secrets are what the server was shown, in every form.
+	secrets func() []string
 
 	mu   sync.Mutex
 	able *abilities // nil until the server was asked
@@ -25,7 +26,7 @@ type endpoint struct {
 }
 
 func newEndpoint(at *url.URL, credentials Credentials, o Options) endpoint {
-	return endpoint{url: at, credentials: credentials, limits: o.Limits, timeout: o.Timeout, now: o.Now}
+	return endpoint{url: at, credentials: credentials, limits: o.Limits, timeout: o.Timeout, now: o.Now, secrets: credentials.secrets}
 }
 
 // refsBytes bounds a refs answer: a million refs are about 60 MiB, and none of it is kept.
@@ -88,10 +89,7 @@ func (s *endpoint) explain(err error) error {
 	if err == nil {
 		return nil
 	}
-	var about *url.Error
-	if errors.As(err, &about) {
-		err = about.Err
-	}
+	err = withoutURL(err)
 	var unavailable *UnavailableError
 	var kind *kindError
 	var gone *contextError
@@ -138,11 +136,8 @@ func (e *aboutError) Unwrap() error { return e.err }
 
 // redact takes the credentials out of words that a server may have repeated.
 func (s *endpoint) redact(text string) string {
-	c := s.credentials
-	for _, secret := range []string{base64.StdEncoding.EncodeToString([]byte(c.Username + ":" + c.Password)), c.Password, url.QueryEscape(c.Password), url.PathEscape(c.Password)} {
-		if len(c.Password) > 0 {
-			text = strings.ReplaceAll(text, secret, "redacted")
-		}
+	for _, secret := range s.secrets() {
+		text = strings.ReplaceAll(text, secret, "redacted")
 	}
 	return text
 }

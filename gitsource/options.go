@@ -1,6 +1,7 @@
 package gitsource
 
 import (
+	"net"
 	"net/netip"
 	"time"
 )
@@ -17,6 +18,12 @@ type Options struct {
 	// Deny names addresses that are refused besides loopback, link-local and metadata addresses: the
 	// cluster's own ranges.
 	Deny []netip.Prefix
+	// Proxy is the http or https URL of a proxy, which may hold a user and a password, for every HTTP connection that
+	// has none of its own. It may have any address. Empty means none: the environment is not looked at. NoProxy
+	// lists the hosts that are reached without it, as in the environment variable NO_PROXY.
+	Proxy, NoProxy string
+	// Resolver looks names up. Nil is the system's.
+	Resolver *net.Resolver
 	// RootCAs holds PEM certificates that are trusted for every repository besides the system's.
 	RootCAs []byte
 	// Timeout limits one request, from connecting to the last byte. Zero means two minutes.

@@ -116,8 +116,8 @@ func (s *refsShare) next(ctx context.Context, names []string, maxAge time.Durati
 	if f := s.flight; f != nil {
 		return f, f.forgotten == s.forgotten && f.covers(names), nil
 	}
-	if wait := s.notBefore.Sub(now); wait > 0 {
-		return nil, false, &UnavailableError{RetryAfter: wait, Err: errLeaveAlone}
+	if err := s.leftAlone(now); err != nil {
+		return nil, false, err
 	}
 	s.flight = &refsAnswer{names: s.together(now), asked: now, forgotten: s.forgotten, done: make(chan struct{})}
 	for _, name := range names {
@@ -127,7 +127,31 @@ func (s *refsShare) next(ctx context.Context, names []string, maxAge time.Durati
 	return s.flight, true, nil
 }
 
-var errLeaveAlone = errorf(ErrUnavailable, "ask for refs: the server asked to be left alone")
+// leftAlone is an error while the server wants to be left alone. The caller holds mu.
+func (s *refsShare) leftAlone(now time.Time) error {
+	if wait := s.notBefore.Sub(now); wait > 0 {
+		return &UnavailableError{RetryAfter: wait, Err: errLeaveAlone}
+	}
+	return nil
+}
+
+// held is leftAlone for other requests than those for refs.
+func (s *refsShare) held() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.leftAlone(s.now())
+}
+
+// hold takes down what another request than one for refs was told.
+func (s *refsShare) hold(err error) {
+	if after := retryAfter(err); after > 0 {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.notBefore = s.now().Add(after)
+	}
+}
+
+var errLeaveAlone = errorf(ErrUnavailable, "the server asked to be left alone")
 
 // together is the names that were wanted lately; the others are dropped.
 func (s *refsShare) together(now time.Time) map[string]bool {

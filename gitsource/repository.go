@@ -1,9 +1,11 @@
 package gitsource
 
 import (
+	"encoding/base64"
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 )
 
 // Repository is a Git repository as one credential sees it.
@@ -91,6 +93,27 @@ func (c Credentials) parts() []string {
 		app.ID, app.Installation, string(app.PrivateKey), app.BaseURL,
 		c.Proxy, c.NoProxy, string(c.CABundle),
 	}
+}
+
+// secrets are what a server or a proxy is shown, in every form in which it may come back.
+func (c Credentials) secrets() []string {
+	var secrets []string
+	add := func(username, password string) {
+		secret := password
+		if password == "" {
+			secret = username // a token may stand in its place
+		}
+		if secret != "" {
+			secrets = append(secrets, base64.StdEncoding.EncodeToString([]byte(username+":"+password)), secret, url.QueryEscape(secret), url.PathEscape(secret))
+		}
+	}
+	add(c.Username, c.Password)
+	if proxy, err := url.Parse(c.Proxy); err == nil && proxy.User != nil {
+		password, _ := proxy.User.Password()
+		add(proxy.User.Username(), password)
+		secrets = append(secrets, proxy.User.String())
+	}
+	return secrets
 }
 
 // String never tells anything.

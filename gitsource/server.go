@@ -15,12 +15,10 @@ type server struct {
 	base string // where it answered, after redirects; guarded by mu
 }
 
-func newServer(at *url.URL, credentials Credentials, transport http.RoundTripper, o Options) *server {
+func newServer(at *url.URL, credentials Credentials, ways routes, o Options) *server {
 	s := &server{endpoint: newEndpoint(at, credentials, o)}
-	s.http = &http.Client{
-		Transport:     originAuth{next: transport, origin: origin(at), credentials: credentials},
-		CheckRedirect: checkRedirect,
-	}
+	shown := func(context.Context) (string, string, error) { return credentials.Username, credentials.Password, nil }
+	s.http = &http.Client{Transport: originAuth{ways, origin(at), shown}, CheckRedirect: checkRedirect}
 	return s
 }
 
@@ -124,7 +122,7 @@ func (s *server) ask(ctx context.Context, method, at string, body []byte, limit 
 	}
 	resp, err := s.http.Do(req)
 	if err != nil {
-		err = s.explain(timedOut(ctx, err))
+		err = s.explain(explainRoute(timedOut(ctx, err)))
 		cancel()
 		return nil, nil, err
 	}

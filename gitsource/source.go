@@ -7,10 +7,11 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
 	"golang.org/x/time/rate"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // source is one repository as one credential sees it, while it is used.
@@ -34,6 +35,21 @@ type remote interface {
 	explain(err error) error
 }
 
+// patient keeps a server's Retry-After for packs as well as for refs, whichever request it answered.
+type patient struct {
+	remote
+	share *refsShare
+}
+
+func (p patient) pack(ctx context.Context, w want, store func(io.Reader) error) error {
+	if err := p.share.held(); err != nil {
+		return p.explain(err)
+	}
+	err := p.remote.pack(ctx, w, store)
+	p.share.hold(err)
+	return err
+}
+
 // find is the ref that a reference means, and what may surprise about it.
 func (s *source) find(ctx context.Context, reference string, maxAge time.Duration) (at ref, warnings []string, err error) {
 	names, err := candidates(reference)
@@ -42,7 +58,7 @@ func (s *source) find(ctx context.Context, reference string, maxAge time.Duratio
 	}
 	found, err := s.refs.get(ctx, names, maxAge)
 	if err != nil {
-		return ref{}, nil, err
+		return ref{}, nil, s.remote.explain(err)
 	}
 	at, warnings, err = choose(reference, names, found)
 	return at, warnings, s.remote.explain(err)
@@ -58,20 +74,21 @@ func (c *Client) source(repo Repository) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	transport, err := c.transport(repo.Credentials.CABundle)
+	ways, err := c.routes(repo.Credentials)
 	if err != nil {
 		return nil, err
 	}
 	key := c.hash(append(repo.Credentials.parts(), at.String())...)
 	return c.sources.getOrPut(key, func() *source {
-		server := counted{newServer(at, repo.Credentials, transport, c.options), &c.counts}
+		server := counted{newServer(at, repo.Credentials, ways, c.options), &c.counts}
 		ask := func(ctx context.Context, names []string, visit func(ref)) error {
 			if err := c.paced(ctx, at.Host); err != nil {
 				return err
 			}
 			return server.refs(ctx, names, visit)
 		}
-		return &source{key: key, normalized: normalized, remote: server, refs: newRefsShare(ask, c.options.Now)}
+		share := newRefsShare(ask, c.options.Now)
+		return &source{key: key, normalized: normalized, remote: patient{server, share}, refs: share}
 	}), nil
 }
 
@@ -84,17 +101,27 @@ func (c *Client) hash(parts ...string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// transport returns the connections that belong to a CA bundle.
-func (c *Client) transport(bundle []byte) (*http.Transport, error) {
-	key := sha256.Sum256(bundle)
+// routes returns the connections of a credential. Equal certificates, bundles and proxies share them.
+func (c *Client) routes(credentials Credentials) (routes, error) {
+	own, err := c.transport(credentials)
+	if err != nil {
+		return routes{}, err
+	}
+	credentials.ClientCertificate, credentials.ClientKey = nil, nil
+	foreign, err := c.transport(credentials)
+	return routes{own, foreign}, err
+}
+
+func (c *Client) transport(with Credentials) (*dialer.Transport, error) {
+	key := c.hash(string(with.CABundle), string(with.ClientCertificate), string(with.ClientKey), with.Proxy, with.NoProxy)
 	if t, ok := c.transports.get(key); ok {
 		return t, nil
 	}
-	t, err := newTransport(c.dial, c.options.RootCAs, bundle)
+	t, err := newTransport(c.options, with)
 	if err != nil {
 		return nil, err
 	}
-	return c.transports.getOrPut(key, func() *http.Transport { return t }), nil
+	return c.transports.getOrPut(key, func() *dialer.Transport { return t }), nil
 }
 
 // paced waits until a host may be asked again.

@@ -1,33 +1,51 @@
 package gitsource
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // maxRedirects is how many redirects one request follows.
 const maxRedirects = 5
 
-// newTransport connects through the dialer and trusts the system's certificates and those of the bundles. A proxy of the
-// environment is not used: it would connect where the dialer cannot look.
-func newTransport(dial *net.Dialer, bundles ...[]byte) (*http.Transport, error) {
-	roots, err := x509.SystemCertPool()
+// roots are the system's authorities and those of the bundles.
+func roots(bundles ...[]byte) (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
 	if err != nil {
-		roots = x509.NewCertPool()
+		pool = x509.NewCertPool()
 	}
 	for _, bundle := range bundles {
-		if len(bundle) > 0 && !roots.AppendCertsFromPEM(bundle) {
+		if len(bundle) > 0 && !pool.AppendCertsFromPEM(bundle) {
 			return nil, errorf(ErrAuth, "read CA bundle: it holds no certificate in PEM form")
 		}
 	}
-	return &http.Transport{
-		DialContext:            dial.DialContext,
-		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+	return pool, nil
+}
+
+// newTransport connects as the credentials say, and where the options let it.
+func newTransport(o Options, c Credentials) (*dialer.Transport, error) {
+	pool, err := roots(o.RootCAs, c.CABundle)
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := c.clientCertificates()
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := proxyOf(o, c, pool)
+	if err != nil {
+		return nil, err
+	}
+	route := dialer.Route{Policy: o.policy(), Resolver: o.Resolver, Proxy: proxy}
+	return route.Transport(&http.Transport{
+		TLSClientConfig:        &tls.Config{RootCAs: pool, Certificates: certificates, MinVersion: tls.VersionTLS12},
 		ForceAttemptHTTP2:      true,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    4,
@@ -35,15 +53,38 @@ func newTransport(dial *net.Dialer, bundles ...[]byte) (*http.Transport, error) 
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 64 << 10,
-	}, nil
+	}), nil
 }
+
+// proxyOf is the proxy of the credentials, or else the administrator's, or else none.
+func proxyOf(o Options, c Credentials, pool *x509.CertPool) (*dialer.Proxy, error) {
+	proxy := &dialer.Proxy{NoProxy: c.NoProxy, TLS: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}
+	raw := c.Proxy
+	if raw == "" {
+		raw, proxy.NoProxy, proxy.Trusted = o.Proxy, o.NoProxy, true
+	}
+	at, err := parseProxy(raw)
+	if at == nil || err != nil {
+		return nil, err
+	}
+	proxy.URL = at
+	return proxy, nil
+}
+
+// policy is what the dialer looks at.
+func (o Options) policy() dialer.Policy { return dialer.Policy{Allow: o.Allow, Deny: o.Deny} }
+
+// routes are how the requests of one credential go out: those to its origin, and those to where redirects lead, which
+// see no client certificate.
+type routes struct{ own, foreign http.RoundTripper }
 
 // originAuth shows the credentials to one origin. It decides for each request, redirects included: what
 // net/http copies to a subdomain does not count.
 type originAuth struct {
-	next        http.RoundTripper
-	origin      string
-	credentials Credentials
+	routes
+	origin string
+	// shown is the user name and the password; both are empty if there are none.
+	shown func(context.Context) (username, password string, err error)
 }
 
 func (t originAuth) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -51,10 +92,20 @@ func (t originAuth) RoundTrip(req *http.Request) (*http.Response, error) {
 	req.Header.Del("Authorization")
 	req.Header.Del("Cookie")
 	req.Header.Del("Referer")
-	if !t.credentials.anonymous() && origin(req.URL) == t.origin {
-		req.SetBasicAuth(t.credentials.Username, t.credentials.Password)
+	if origin(req.URL) != t.origin {
+		return t.foreign.RoundTrip(req)
 	}
-	return t.next.RoundTrip(req)
+	username, password, err := t.shown(req.Context())
+	if err != nil {
+		if req.Body != nil {
+			_ = req.Body.Close()
+		}
+		return nil, err
+	}
+	if username != "" || password != "" {
+		req.SetBasicAuth(username, password)
+	}
+	return t.own.RoundTrip(req)
 }
 
 // origin is scheme, host and port.

@@ -1,10 +1,16 @@
 // Package dialer connects to addresses that a user may name, and refuses those that a user must not reach.
 //
-// In go lists of prefixes to allow and to deny; out comes a net.Dialer. It never resolves a name itself and
-// never trusts one: the decision is made on the address, after resolution and right before connecting, so that
-// a name that changes its answer gains nothing.
+// In go lists of prefixes to allow and to deny, and the proxy if there is one; out comes a net.Dialer, or a transport
+// for HTTP. It never trusts a name and never reads the environment: the decision is made on the address, after
+// resolution and right before connecting, so that a name that changes its answer gains nothing.
 //
 // What flows where: a URL of a user ─► net/http ─► net.Dialer, which resolves ─► Check(address) ─► connect or ErrRefused.
+//
+// A proxy resolves for itself, where nobody here can look. So a target that is to be asked of a proxy, a user's or the
+// administrator's, is refused if it is a refused address, however written, or a name that resolves here to one. What
+// cannot be checked: a name that only the proxy can resolve, and one that answers differently there. An administrator
+// who sets a proxy lets it refuse its own inside, as it does for everybody else. A user's proxy has to have an
+// address that the policy allows; the administrator's may have any.
 package dialer
 
 import (
