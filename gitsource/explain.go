@@ -28,6 +28,9 @@ func (s *server) judge(resp *http.Response, method string) error {
 	case (code == http.StatusUnauthorized || code == http.StatusForbidden) && s.credentials.anonymous():
 		return errorf(ErrAuth, "the server wants credentials (%d): the repository is private or does not exist", code)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:
+		if s.app != nil {
+			s.app.forget()
+		}
 		return errorf(ErrAuth, "user or token refused (%d)", code)
 	case code == http.StatusProxyAuthRequired:
 		return errProxyAuth

@@ -100,7 +100,7 @@ func (c Credentials) secrets() []string {
 	var secrets []string
 	add := func(username, password string) {
 		secret := password
-		if password == "" {
+		if password == "" && username != appUsername {
 			secret = username // a token may stand in its place
 		}
 		if secret != "" {

@@ -12,12 +12,21 @@ import (
 type server struct {
 	endpoint
 	http *http.Client
-	base string // where it answered, after redirects; guarded by mu
+	app  *appTokens // nil without a GitHub App
+	base string     // where it answered, after redirects; guarded by mu
 }
 
 func newServer(at *url.URL, credentials Credentials, ways routes, o Options) *server {
 	s := &server{endpoint: newEndpoint(at, credentials, o)}
 	shown := func(context.Context) (string, string, error) { return credentials.Username, credentials.Password, nil }
+	if credentials.GitHubApp != nil {
+		s.app = newAppTokens(*credentials.GitHubApp, at, ways, o.Now)
+		shown = s.app.show
+		s.secrets = func() []string {
+			token, _ := s.app.last()
+			return append(credentials.secrets(), Credentials{Username: appUsername, Password: token}.secrets()...)
+		}
+	}
 	s.http = &http.Client{Transport: originAuth{ways, origin(at), shown}, CheckRedirect: checkRedirect}
 	return s
 }
