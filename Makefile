@@ -28,6 +28,10 @@ bench: ## how long a push takes, beside what the cluster itself takes
 	@go run ./test/bench --cluster bench $(if $(BENCH_JSON),--json $(BENCH_JSON)); \
 		status=$$?; go run ./hack/dev down --name bench; exit $$status
 
+bench-sources: ## what Git sources cost: requests, processor, memory; takes half an hour
+	@KUBEBUILDER_ASSETS="$$(cd localcluster && go run . build --assets)" \
+		go run ./test/bench/sources $(if $(BENCH_ROWS),--rows $(BENCH_ROWS)) $(if $(BENCH_JSON),--json $(BENCH_JSON))
+
 build: ## compile the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 
