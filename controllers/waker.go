@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,63 +21,99 @@ import (
 	"github.com/gitfn/gitfn/gitsource/receiver"
 )
 
-// hintSecretKey is the key of a Secret that push hints are verified with.
-const hintSecretKey = "token"
-
-// Waker turns hints into Functions to look at. It trusts no fact of a hint.
+// Waker turns hints into Functions to look at. It trusts no fact of a hint. Hints
+// are gathered and passed on by Start, so that whoever brings one never waits.
 type Waker struct {
 	client.Client
-	// Live reads Secrets past the cache.
-	Live   client.Reader
-	Clock  clock.PassiveClock
-	Config Config
-	Hints  *Hints
+	// Live reads Secrets past the cache; Metadata tells whether they exist and have
+	// changed, from what the manager watches anyway. Nil stands for Live.
+	Live, Metadata client.Reader
+	Clock          clock.WithTicker
+	Config         Config
+	Hints          *Hints
 	// Forget makes the next look at a repository ask its server: an answer that
 	// was on its way when the hint came may be older than the push.
 	Forget func(url string)
 	// Wake receives the Functions to look at.
 	Wake chan<- event.TypedGenericEvent[types.NamespacedName]
+
+	keys   hintKeys
+	bursts bursts
 }
 
 // Secret returns the key for hints of a namespace; it is a receiver.Secrets.
 func (w *Waker) Secret(ctx context.Context, namespace, name string) ([]byte, error) {
-	secret := &corev1.Secret{}
-	err := w.Live.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, secret)
-	if apierrors.IsNotFound(err) || err == nil && len(secret.Data[hintSecretKey]) == 0 {
-		return nil, receiver.ErrNoSecret
+	metadata := w.Metadata
+	if metadata == nil {
+		metadata = w.Live
 	}
-	return secret.Data[hintSecretKey], err
+	return w.keys.get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, metadata, w.Live, w.Clock.Now())
 }
 
-// Pushed wakes the Functions of a repository: those of the namespace whose
-// Secret verified the hint, or all for a Secret of gitfn's own namespace.
-func (w *Waker) Pushed(namespace string, push receiver.Push) {
-	ctx, now := context.Background(), w.Clock.Now()
-	seen := map[string]bool{}
+// Pushed notes a push for the Functions of a repository: those of the namespace
+// whose Secret verified the hint, or all for a Secret of gitfn's own namespace.
+// It tells whether there was room for it, and does not wait.
+func (w *Waker) Pushed(namespace string, push receiver.Push) bool {
+	if namespace == w.Config.Namespace {
+		namespace = metav1.NamespaceAll
+	}
+	taken := true
 	for _, url := range push.URLs {
-		url, err := gitsource.NormalizeURL(url)
-		if err != nil || seen[url] {
+		if url, err := gitsource.NormalizeURL(url); err == nil && len(url) <= longURL {
+			taken = w.bursts.add(repository{namespace, url}, push.Refs) && taken
+		}
+	}
+	return taken
+}
+
+// Start passes hints on until ctx ends. The controller manager calls it once it
+// leads.
+func (w *Waker) Start(ctx context.Context) error {
+	timer := w.Clock.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.bursts.came():
+		case <-timer.C():
+		}
+		timer.Reset(w.Flush(ctx))
+	}
+}
+
+// Flush wakes the Functions whose hints are due, and returns when the next are.
+func (w *Waker) Flush(ctx context.Context) time.Duration {
+	now := w.Clock.Now()
+	due, next := w.bursts.due(now)
+	for at, refs := range due {
+		w.wake(ctx, at, refs)
+	}
+	w.keys.drop(now)
+	return min(next, keyLife)
+}
+
+// wake wakes the Functions that follow one of the refs of a repository; no refs
+// stand for all.
+func (w *Waker) wake(ctx context.Context, at repository, refs []string) {
+	w.Forget(at.url)
+	functions := &functionv1.FunctionList{}
+	if err := w.List(ctx, functions, client.MatchingFields{indexURL: at.url}, client.InNamespace(at.namespace)); err != nil {
+		logf.FromContext(ctx).Error(err, "list Functions of a push hint")
+		return
+	}
+	now := w.Clock.Now()
+	for i := range functions.Items {
+		fn := &functions.Items[i]
+		if !follows(fn.Spec.Source.GitRepository.Reference, refs) {
 			continue
 		}
-		seen[url] = true
-		w.Forget(url)
-		options := []client.ListOption{client.MatchingFields{indexURL: url}}
-		if namespace != w.Config.Namespace {
-			options = append(options, client.InNamespace(namespace))
-		}
-		functions := &functionv1.FunctionList{}
-		if err := w.List(ctx, functions, options...); err != nil {
-			logf.Log.Error(err, "list Functions of a push hint")
-			continue
-		}
-		for i := range functions.Items {
-			fn := &functions.Items[i]
-			if !follows(fn.Spec.Source.GitRepository.Reference, push.Refs) {
-				continue
-			}
-			name := client.ObjectKeyFromObject(fn)
-			w.Hints.Add(name, now)
-			w.Wake <- event.TypedGenericEvent[types.NamespacedName]{Object: name}
+		name := client.ObjectKeyFromObject(fn)
+		w.Hints.Add(name, now)
+		select {
+		case w.Wake <- event.TypedGenericEvent[types.NamespacedName]{Object: name}:
+		case <-ctx.Done():
+			return
 		}
 	}
 }
@@ -110,7 +146,12 @@ func (w *Waker) Built() http.Handler {
 			return
 		}
 		if name, known := w.builds(request.Context(), hint.Pin); known {
-			w.Wake <- event.TypedGenericEvent[types.NamespacedName]{Object: name}
+			select {
+			case w.Wake <- event.TypedGenericEvent[types.NamespacedName]{Object: name}:
+			default: // it is found when the Job is seen to be complete
+				http.Error(writer, "too many hints at once", http.StatusServiceUnavailable)
+				return
+			}
 		}
 		writer.WriteHeader(http.StatusAccepted)
 	})

@@ -16,7 +16,10 @@ type endpoint struct {
 
 // Start serves until ctx ends.
 func (e *endpoint) Start(ctx context.Context) error {
-	server := &http.Server{Addr: e.address, Handler: e.handler, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, IdleTimeout: time.Minute}
+	server := &http.Server{
+		Addr: e.address, Handler: e.handler, MaxHeaderBytes: 64 << 10,
+		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 30 * time.Second, WriteTimeout: 40 * time.Second, IdleTimeout: time.Minute,
+	}
 	failed := make(chan error, 1)
 	go func() { failed <- server.ListenAndServe() }()
 	select {

@@ -77,7 +77,7 @@ func run(ctx context.Context, o Options) error {
 	}
 	wake := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	hints, places := &controllers.Hints{}, &controllers.Places{}
-	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
+	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
 	functions := &controllers.FunctionReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},
@@ -94,6 +94,7 @@ func run(ctx context.Context, o Options) error {
 		queue.SetupWithManager(mgr),
 		mgr.Add(&endpoint{name: "hooks", address: o.HooksAddress, handler: receiver.New(receiver.Options{Secrets: waker.Secret, Notify: waker.Pushed})}),
 		mgr.Add(&endpoint{name: "built", address: o.BuiltAddress, handler: waker.Built()}),
+		mgr.Add(waker),
 		mgr.Add(me),
 		mgr.AddHealthzCheck("ping", healthz.Ping),
 		mgr.AddReadyzCheck("ping", healthz.Ping),

@@ -51,6 +51,7 @@ func (x indexed) List(_ context.Context, l client.ObjectList, opts ...client.Lis
 
 // woken returns the Functions that were woken, in order.
 func (w *world) woken() (names []string) {
+	w.waker.Flush(w.ctx)
 	for len(w.wake) > 0 {
 		name := (<-w.wake).Object
 		names = append(names, name.Name)
@@ -109,6 +110,7 @@ func TestHints(t *testing.T) {
 	} {
 		w.Expect(w.hook(w.namespace, "hook", row.key, row.url, row.ref)).To(Equal(row.code), row.name)
 		w.Expect(w.woken()).To(Equal(row.want), row.name)
+		w.later(time.Second)
 	}
 	w.Expect(w.hook(w.namespace, "gone", "k3y", url, "")).To(Equal(401))
 

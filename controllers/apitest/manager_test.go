@@ -70,10 +70,11 @@ func (w *world) runManager() *requests {
 	live := client.NewNamespacedClient(reader, w.namespace)
 	w.functions.Client, w.functions.Live, w.functions.Recorder = mgr.GetClient(), live, mgr.GetEventRecorder("function-controller")
 	w.queue.Client, w.queue.Live = mgr.GetClient(), live
-	w.waker.Client, w.waker.Live = mgr.GetClient(), live
+	w.waker.Client, w.waker.Live, w.waker.Metadata = mgr.GetClient(), live, mgr.GetCache()
 	w.functions.Clock, w.queue.Clock, w.waker.Clock = clock.RealClock{}, clock.RealClock{}, clock.RealClock{}
 	w.Expect(w.functions.SetupWithManager(w.ctx, mgr, 4, w.wake)).To(Succeed())
 	w.Expect(w.queue.SetupWithManager(mgr)).To(Succeed())
+	w.Expect(mgr.Add(w.waker)).To(Succeed())
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

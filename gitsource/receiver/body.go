@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	faultBusy    = answer{http.StatusServiceUnavailable, "Too many payloads are being read: try again.", Busy}
+	faultBusy    = answer{http.StatusServiceUnavailable, "Too many payloads are being read: try again.", Lost}
 	faultLarge   = answer{http.StatusRequestEntityTooLarge, "The payload is too large.", TooLarge}
 	faultBroken  = answer{http.StatusBadRequest, "The payload broke off.", Malformed}
 	faultTimeout = answer{http.StatusRequestTimeout, "The payload took too long.", Malformed}

@@ -41,20 +41,21 @@ type Result string
 
 // The results of a request.
 const (
-	Noted     Result = "noted"     // a push, handed on
+	Taken     Result = "taken"     // a push, handed on
 	Ignored   Result = "ignored"   // verified, but no push
 	Refused   Result = "refused"   // not verified
 	Malformed Result = "malformed" // verified, but not what the forge sends; or a body that broke off
 	TooLarge  Result = "tooLarge"  // more than the forge sends
-	Busy      Result = "busy"      // no memory left for its body, or the Secret could not be asked for
+	Lost      Result = "lost"      // we were too busy, or could not ask for the Secret: unless it is sent again, a poll finds the push
 )
 
 // Options say what an endpoint works with. All but Count are needed.
 type Options struct {
 	// Secrets finds keys.
 	Secrets Secrets
-	// Notify is called once for each verified push, before the answer is sent: it must be quick and safe for concurrent use.
-	Notify func(namespace string, push Push)
+	// Notify is called once for each verified push, before the answer is sent, and tells whether it could take it.
+	// It must be quick and safe for concurrent use.
+	Notify func(namespace string, push Push) bool
 	// Count is called once for each request to a forge. It must be quick and safe for concurrent use.
 	Count func(forge string, result Result)
 }
@@ -105,8 +106,7 @@ const refusalTakes = 25 * time.Millisecond
 // New returns the endpoint, which is safe for concurrent use.
 //
 // It answers 202 to a verified request, whether it was a push or is ignored; 401 when the proof is missing or wrong
-// or no such Secret exists; 503 with Retry-After when the Secret could not be asked for or too many bodies are being
-// read; and 400, 404, 405, 408 and 413 as HTTP means them. Every answer is one sentence.
+// or no such Secret exists; 503 with Retry-After when the Secret could not be asked for or there is too much at once; and 400, 404, 405, 408 and 413 as HTTP means them. Every answer is one sentence.
 func New(o Options) http.Handler {
 	if o.Count == nil {
 		o.Count = func(string, Result) {}
@@ -169,7 +169,7 @@ func (e *endpoint) take(w http.ResponseWriter, r *http.Request) (string, answer)
 	// Without a Secret the same is computed with an empty key, and the answer is the same.
 	key, err := e.Secrets(r.Context(), at.namespace, at.secret)
 	if err != nil && !errors.Is(err, ErrNoSecret) {
-		return at.name, answer{http.StatusServiceUnavailable, "The secret could not be read: try again.", Busy}
+		return at.name, answer{http.StatusServiceUnavailable, "The secret could not be read: try again.", Lost}
 	}
 	if !proven(proofs, key, body) || err != nil || len(key) == 0 {
 		release()
@@ -190,8 +190,10 @@ func (e *endpoint) hand(at place, header http.Header, body []byte) answer {
 	case ping:
 		return answer{http.StatusAccepted, "The secret is right: pushes will be noted.", Ignored}
 	}
-	e.Notify(at.namespace, push)
-	return answer{http.StatusAccepted, "The push is noted.", Noted}
+	if !e.Notify(at.namespace, push) {
+		return answer{http.StatusServiceUnavailable, "Too many pushes at once: try again.", Lost}
+	}
+	return answer{http.StatusAccepted, "The push is noted.", Taken}
 }
 
 // pause waits, but not for a sender who is gone.

@@ -89,9 +89,10 @@ func TestReceiverTakesPushes(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
 			var got []receiver.Push
-			handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(namespace string, push receiver.Push) {
+			handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(namespace string, push receiver.Push) bool {
 				g.Expect(namespace).To(Equal("team-a"))
 				got = append(got, push)
+				return true
 			}})
 			method := row.method
 			if method == "" {
@@ -119,7 +120,7 @@ func TestReceiverTakesPushes(t *testing.T) {
 func TestReceiverDoesNotTellWhichSecretsExist(t *testing.T) {
 	t.Parallel()
 	g := NewWithT(t)
-	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(string, receiver.Push) {}})
+	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(string, receiver.Push) bool { return true }})
 	post := func(path string) *httptest.ResponseRecorder {
 		req := httptest.NewRequest(http.MethodPost, path, strings.NewReader(small))
 		req.Header.Set("X-Gitfn-Signature-256", sign("guess", small))

@@ -141,7 +141,7 @@ func gitLabEvent(name string, body []byte) map[string]string {
 // post sends a body to a forge's endpoint and returns the status and what was handed on.
 func post(forge, body string, headers ...map[string]string) (int, []receiver.Push) {
 	var got []receiver.Push
-	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(_ string, push receiver.Push) { got = append(got, push) }})
+	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(_ string, push receiver.Push) bool { got = append(got, push); return true }})
 	r := httptest.NewRequest(http.MethodPost, "/hooks/"+forge+"/team-a/push-key", strings.NewReader(body))
 	for _, header := range headers {
 		for name, value := range header {
