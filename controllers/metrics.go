@@ -7,14 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gitfn/gitfn/gitsource"
-)
-
-// What became of a hint of a forge.
-const (
-	HintTaken   = "taken"   // it was a push, and was handed on
-	HintIgnored = "ignored" // an event of another kind
-	HintRefused = "refused" // its signature, size or form
-	HintLost    = "lost"    // gitfn was too busy to take it: the poll finds the push
+	"github.com/gitfn/gitfn/gitsource/receiver"
 )
 
 // Metrics counts what the source step does. No label holds a URL or the name of
@@ -43,10 +36,10 @@ func NewMetrics(registry prometheus.Registerer, stats func() gitsource.Stats) (*
 	return m, nil
 }
 
-// Hint counts a hint of a forge; result is one of the words above.
-func (m *Metrics) Hint(forge, result string) {
+// Hint counts a hint of a forge.
+func (m *Metrics) Hint(forge string, result receiver.Result) {
 	if m != nil {
-		m.hints.WithLabelValues(forge, result).Inc()
+		m.hints.WithLabelValues(forge, string(result)).Inc()
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/gitfn/gitfn/gitsource"
+	"github.com/gitfn/gitfn/gitsource/receiver"
 )
 
 func TestMetrics(t *testing.T) {
@@ -18,9 +19,9 @@ func TestMetrics(t *testing.T) {
 	stats := gitsource.Stats{Refs: 1, RefsFailed: 2, Packs: 3, PacksFailed: 4, PackBytes: 5, MovedByHint: 6, MovedByPoll: 7, HintsMissed: 8}
 	m, err := NewMetrics(registry, func() gitsource.Stats { return stats })
 	g.Expect(err).NotTo(HaveOccurred())
-	m.Hint("github", HintTaken)
-	m.Hint("github", HintTaken)
-	m.Hint("gitlab", HintRefused)
+	m.Hint("github", receiver.Taken)
+	m.Hint("github", receiver.Taken)
+	m.Hint("gitlab", receiver.Refused)
 	m.foundAfter(300 * time.Millisecond)
 
 	families, err := registry.Gather()
@@ -49,7 +50,7 @@ func TestMetrics(t *testing.T) {
 // TestNoMetrics wants that who counts nothing needs no Metrics.
 func TestNoMetrics(*testing.T) {
 	var m *Metrics
-	m.Hint("github", HintTaken)
+	m.Hint("github", receiver.Taken)
 	m.foundAfter(time.Second)
 }
 

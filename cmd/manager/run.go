@@ -92,7 +92,7 @@ func run(ctx context.Context, o Options) error {
 	if err := errors.Join(
 		functions.SetupWithManager(ctx, mgr, workers, wake),
 		queue.SetupWithManager(mgr),
-		mgr.Add(&endpoint{name: "hooks", address: o.HooksAddress, handler: receiver.New(receiver.Options{Secrets: waker.Secret, Notify: waker.Pushed})}),
+		mgr.Add(&endpoint{name: "hooks", address: o.HooksAddress, handler: receiver.New(receiver.Options{Secrets: waker.Secret, Notify: waker.Pushed, Count: counts.Hint})}),
 		mgr.Add(&endpoint{name: "built", address: o.BuiltAddress, handler: waker.Built()}),
 		mgr.Add(waker),
 		mgr.Add(me),
