@@ -24,6 +24,7 @@ type Client struct {
 	sources    *lru[string, *source]
 	facts      *lru[factsKey, facts]
 	safe       *lru[safeKey, struct{}]
+	verified   *lru[verifiedKey, signers]
 	transports *lru[string, *dialer.Transport]
 	hosts      *lru[string, *rate.Limiter]
 	counts     counts
@@ -72,6 +73,7 @@ func New(options Options) (*Client, error) {
 		sources:    newLRU[string, *source](sourcesMost),
 		facts:      newLRU[factsKey, facts](factsMost),
 		safe:       newLRU[safeKey, struct{}](factsMost),
+		verified:   newLRU[verifiedKey, signers](verifiedMost),
 		transports: newLRU[string, *dialer.Transport](transportsMost),
 		hosts:      newLRU[string, *rate.Limiter](sourcesMost),
 	}
@@ -96,7 +98,10 @@ func New(options Options) (*Client, error) {
 // were wanted lately. A failure stands for maxAge too, but at most ten seconds. The facts of a commit are
 // cached, so that a ref that did not move costs nothing else.
 //
-// Errors match ErrAuth, ErrRefNotFound, ErrRepositoryNotFound, ErrBaseDirNotFound, ErrTooLarge, ErrUnsafeTree,
+// With a Verification, a revision is returned only if trusted keys signed the commit, the annotated tag that the
+// reference names, or both. A good signature is remembered together with the keys; a bad one is looked at again.
+//
+// Errors match ErrAuth, ErrRefNotFound, ErrRepositoryNotFound, ErrBaseDirNotFound, ErrTooLarge, ErrUnsafeTree, ErrUnverified,
 // ErrUnavailable, ErrAddressRefused, ErrInvalidURL or ErrUnsupported, or are the context's.
 func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection, maxAge time.Duration) (Revision, error) {
 	reference := wanted.Reference
@@ -109,18 +114,21 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		return Revision{}, err
 	}
 	revision := Revision{Reference: reference, Commit: strings.ToLower(reference)}
+	var at ref
 	if !isCommit(reference) {
-		at, warnings, err := src.find(ctx, reference, maxAge)
-		if err != nil {
+		if at, revision.Warnings, err = src.find(ctx, reference, maxAge); err != nil {
 			return Revision{}, err
 		}
-		revision.Ref, revision.Commit, revision.Warnings = at.name, at.commit(), warnings
+		revision.Ref, revision.Commit = at.name, at.commit()
 		if at.target != "" {
 			revision.Ref = at.target
 		}
 		src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts)
 	}
 	found, err := c.commitFacts(ctx, repo, src, revision.Commit, l)
+	if err == nil && wanted.Verification.Mode != VerifyNothing {
+		revision.Signer, err = c.verify(ctx, repo, src, at, revision.Commit, wanted.Verification)
+	}
 	if refused(err) && !isCommit(reference) {
 		src.refs.forget()
 		return Revision{}, &UnavailableError{Err: fmt.Errorf("resolve reference %q: it moved while it was read: %v", reference, err)}

@@ -172,18 +172,46 @@ func (m *mirror) fetchCommit(ctx context.Context, from remote, commit string) er
 	if err != nil {
 		return err
 	}
-	w := want{ids: []string{commit}, shallow: true, blobless: able.filters()}
-	if able.version == 2 && w.blobless {
-		w.haves = m.commits[max(0, len(m.commits)-haveMost):]
+	err = m.fetch(ctx, from, m.wantShallow(able, commit))
+	if refused(err) && able.version != 2 { // it gives what it lists, which of an annotated tag is the tag
+		if id := advertised(ctx, from, commit); id != "" && id != commit {
+			err = m.fetch(ctx, from, m.wantShallow(able, id))
+		}
 	}
-	if err := m.fetch(ctx, from, w); err != nil {
+	if refused(err) {
+		return fmt.Errorf("fetch commit %s: the server does not have it, or gives only what a branch or tag leads to: %w", commit, err)
+	}
+	if err != nil {
 		return err
 	}
-	if err := m.storage().HasEncodedObject(plumbing.NewHash(commit)); err != nil {
+	found, err := m.storage().EncodedObject(plumbing.AnyObject, plumbing.NewHash(commit))
+	switch {
+	case err != nil:
 		return fmt.Errorf("find commit %s after fetching it: %w", commit, errBroken)
+	case found.Type() != plumbing.CommitObject: // a server would not understand it among the commits that are there
+		return errorf(ErrRefNotFound, "fetch commit %s: it is a %s; a reference must lead to a commit", commit, found.Type())
 	}
 	m.commits = append(m.commits, commit)
 	return nil
+}
+
+// wantShallow is one object with what it leads to, but without history and, if the server can do that, blobs.
+func (m *mirror) wantShallow(able abilities, id string) want {
+	w := want{ids: []string{id}, shallow: true, blobless: able.filters()}
+	if able.version == 2 && w.blobless {
+		w.haves = m.commits[max(0, len(m.commits)-haveMost):]
+	}
+	return w
+}
+
+// advertised is what a server's list of refs names that leads to a commit, or empty.
+func advertised(ctx context.Context, from remote, commit string) (id string) {
+	_ = from.refs(ctx, []string{"refs/"}, func(r ref) { // without an answer the first refusal stands
+		if r.commit() == commit {
+			id = r.id
+		}
+	})
+	return id
 }
 
 // fetchBlobs makes sure that blobs of a commit are there.

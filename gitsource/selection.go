@@ -27,8 +27,9 @@ type Include struct {
 type Verification struct {
 	// Mode is what must be signed. The zero value is nothing.
 	Mode VerificationMode
-	// Keys are the trusted keys: armored OpenPGP public keys, and lines of SSH public keys. Each element is
-	// one file with one or more of them.
+	// Keys are the trusted keys. Each element is one file with armored OpenPGP public keys, lines of SSH public
+	// keys as in authorized_keys (type, key, whose it is), or lines of allowed_signers as of ssh-keygen(1), with
+	// the options namespaces, valid-after and valid-before. One line that is not understood makes all fail.
 	Keys [][]byte
 }
 
