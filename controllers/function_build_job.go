@@ -20,7 +20,7 @@ import (
 
 func (r *FunctionReconciler) buildJobs(ctx context.Context, fn *functionv1.Function) ([]batchv1.Job, error) {
 	jobs := &batchv1.JobList{}
-	if err := r.List(ctx, jobs, client.InNamespace(fn.Namespace), client.MatchingLabels{functionv1.LabelUUID: string(fn.UID)}); err != nil {
+	if err := r.List(ctx, jobs, r.childrenOf(fn.Namespace, fn.Name, map[string]string{functionv1.LabelUUID: string(fn.UID)})...); err != nil {
 		return nil, fmt.Errorf("list build Jobs: %w", err)
 	}
 	return jobs.Items, nil

@@ -139,7 +139,7 @@ func (r *FunctionReconciler) failedBuild(s *scope, build *functionv1.BuildStatus
 // a Pod that tells, what its end means.
 func (r *FunctionReconciler) outcome(ctx context.Context, j *batchv1.Job) (builder.Report, error) {
 	pods := &corev1.PodList{}
-	if err := r.List(ctx, pods, client.InNamespace(j.Namespace), client.MatchingLabels{batchv1.JobNameLabel: j.Name}); err != nil {
+	if err := r.List(ctx, pods, r.childrenOf(j.Namespace, j.Labels[functionv1.LabelFunctionName], map[string]string{batchv1.JobNameLabel: j.Name})...); err != nil {
 		return builder.Report{}, fmt.Errorf("list Pods of Job %s: %w", j.Name, err)
 	}
 	for i := range pods.Items {

@@ -65,8 +65,10 @@ type FunctionReconciler struct {
 	// metadata reads names and versions of Secrets and the like from the cache;
 	// the client would ask for them, as it does for Secrets. Nil is the client.
 	metadata client.Reader
-	applied  appliedMemo
-	sums     sumMemo
+	// indexed is set where the cache finds children by the name of their Function.
+	indexed bool
+	applied appliedMemo
+	sums    sumMemo
 }
 
 // scope holds what one pass learns of a Function. A later step reads what an

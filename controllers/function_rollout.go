@@ -206,7 +206,7 @@ func (r *FunctionReconciler) childFailed(s *scope, reason string, err error) err
 // running says what serves and how the rollout goes.
 func (r *FunctionReconciler) running(ctx context.Context, s *scope, settings rollout.Settings, entry *functionv1.HistoryEntry, deployment *appsv1.Deployment) error {
 	pods := &corev1.PodList{}
-	if err := r.List(ctx, pods, client.InNamespace(s.fn.Namespace), client.MatchingLabels(rollout.Selector(settings))); err != nil {
+	if err := r.List(ctx, pods, r.childrenOf(s.fn.Namespace, s.fn.Name, rollout.Selector(settings))...); err != nil {
 		return fmt.Errorf("list Pods: %w", err)
 	}
 	fn := s.fn

@@ -34,10 +34,12 @@ const (
 )
 
 // indexURL finds Functions by the normalised URL of their repository, and
-// indexSecret by the Secrets that it reads.
+// indexSecret by the Secrets that they read. indexFunction finds children by the
+// name of their Function.
 const (
-	indexURL    = "source.url"
-	indexSecret = "source.secret"
+	indexURL      = "source.url"
+	indexSecret   = "source.secret"
+	indexFunction = "function"
 )
 
 // CacheOptions keep in memory only what belongs to Functions.
@@ -62,7 +64,7 @@ func (r *FunctionReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 	if err := indexFunctions(ctx, mgr); err != nil {
 		return err
 	}
-	r.metadata = mgr.GetCache()
+	r.metadata, r.indexed = mgr.GetCache(), true
 	bySecret := handler.EnqueueRequestsFromMapFunc(r.functionsOfSecret)
 	byLabel := handler.EnqueueRequestsFromMapFunc(functionOfLabels)
 	return ctrl.NewControllerManagedBy(mgr).
@@ -106,6 +108,13 @@ func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func indexFunctions(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
+	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}} {
+		if err := indexer.IndexField(ctx, kind, indexFunction, func(object client.Object) []string {
+			return []string{object.GetLabels()[functionv1.LabelFunctionName]}
+		}); err != nil {
+			return err
+		}
+	}
 	if err := indexer.IndexField(ctx, &functionv1.Function{}, indexURL, func(object client.Object) []string {
 		git := object.(*functionv1.Function).Spec.Source.GitRepository
 		if git == nil {
@@ -126,6 +135,17 @@ func indexFunctions(ctx context.Context, mgr ctrl.Manager) error {
 		}
 		return names
 	})
+}
+
+// childrenOf lists what bears the labels among a Function's children. Looking
+// through all of a namespace for each of its Functions would cost the square of
+// their number.
+func (r *FunctionReconciler) childrenOf(namespace, name string, labels map[string]string) []client.ListOption {
+	options := []client.ListOption{client.InNamespace(namespace), client.MatchingLabels(labels)}
+	if r.indexed {
+		options = append(options, client.MatchingFields{indexFunction: name})
+	}
+	return options
 }
 
 // functionsOfSecret wakes the Functions that read a Secret to fetch, to build or
