@@ -46,3 +46,10 @@ func (m *moves) saw(reference, id string, now time.Time, counts *counts) {
 		}
 	}
 }
+
+// before is what a reference meant when it was last seen, or empty.
+func (m *moves) before(reference string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.last[reference]
+}

@@ -61,6 +61,9 @@ func (s *source) find(ctx context.Context, reference string, maxAge time.Duratio
 		return ref{}, nil, s.remote.explain(err)
 	}
 	at, warnings, err = choose(reference, names, found)
+	if before := s.moves.before(reference); err != nil && before != "" {
+		err = errorf(ErrRefNotFound, "%v; it is gone: it led to commit %s", err, before)
+	}
 	return at, warnings, s.remote.explain(err)
 }
 
