@@ -2,6 +2,7 @@ package receiver_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -140,8 +141,15 @@ func gitLabEvent(name string, body []byte) map[string]string {
 
 // post sends a body to a forge's endpoint and returns the status and what was handed on.
 func post(forge, body string, headers ...map[string]string) (int, []receiver.Push) {
+	return postWith(key, forge, body, headers...)
+}
+
+func postWith(key, forge, body string, headers ...map[string]string) (int, []receiver.Push) {
 	var got []receiver.Push
-	handler := receiver.New(receiver.Options{Secrets: secrets, Notify: func(_ string, push receiver.Push) bool { got = append(got, push); return true }})
+	handler := receiver.New(receiver.Options{
+		Secrets: func(context.Context, string, string) ([]byte, error) { return []byte(key), nil },
+		Notify:  func(_ string, push receiver.Push) bool { got = append(got, push); return true },
+	})
 	r := httptest.NewRequest(http.MethodPost, "/hooks/"+forge+"/team-a/push-key", strings.NewReader(body))
 	for _, header := range headers {
 		for name, value := range header {
