@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 
@@ -13,6 +14,18 @@ import (
 
 	"github.com/gitfn/gitfn/gitsource/receiver"
 )
+
+// TestForgesAreDocumented wants every forge in the page of those who set up webhooks.
+func TestForgesAreDocumented(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	page, err := os.ReadFile("../../docs/receivers.md")
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(receiver.Forges()).To(Equal([]string{"azuredevops", "bitbucket", "forgejo", "generic", "gitea", "github", "gitlab"}))
+	for _, name := range receiver.Forges() {
+		g.Expect(string(page)).To(ContainSubstring("| `"+name+"` |"))
+	}
+}
 
 // TestForgesSay has what the real payloads lack.
 func TestForgesSay(t *testing.T) {
