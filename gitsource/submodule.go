@@ -103,7 +103,7 @@ func (a *assembly) submodule(ctx context.Context, in *part, below string, commit
 	}
 	repo, elsewhere, err := in.repo.submodule(raw)
 	if err != nil {
-		return nil, fmt.Errorf("read submodule %q: %w", at, err)
+		return nil, fmt.Errorf("read submodule %q at %q: %w", at, shownURL(raw), err)
 	}
 	src, err := a.client.source(repo)
 	if err != nil {
@@ -175,6 +175,19 @@ func resolveURL(base, raw string) (string, error) {
 		return "", err
 	}
 	return raw, nil
+}
+
+// shownURL is a URL for an error: without what may be a password, and empty if that cannot be told.
+func shownURL(raw string) string {
+	u, err := url.Parse(raw)
+	if _, _, scp := readSCP(raw); scp && err != nil {
+		return oneLine(raw, 200)
+	}
+	if err != nil || u.Opaque != "" {
+		return ""
+	}
+	u.User, u.RawQuery, u.Fragment = nil, "", ""
+	return oneLine(u.String(), 200)
 }
 
 // relativeURL goes up one step in the path for each "../", never past its beginning.

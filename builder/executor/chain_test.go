@@ -423,6 +423,38 @@ func TestRealNpm(t *testing.T) {
 	}), "npm links a directory into the source layer")
 }
 
+// TestWhatIsIncludedIsBuilt has a package of the repository as a dependency, as real npm takes it.
+func TestWhatIsIncludedIsBuilt(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	s := newStore(t)
+	fn := map[string]string{"handler.js": hello, "package.json": `{"name":"fn","dependencies":{"util":"file:libs/util"}}`}
+	util := map[string]string{"package.json": `{"name":"util","version":"1.0.0"}`, "index.js": "1"}
+	repository, joined := map[string]string{"README.md": "x"}, map[string]string{}
+	for file, text := range fn {
+		repository["fn/"+file], joined[file] = text, text
+	}
+	for file, text := range util {
+		repository["packages/util/"+file], joined["libs/util/"+file] = text, text
+	}
+	b := gitBuild(t, s, repository)
+	b.plan.Origin.Include = []gitsource.Include{{Path: "packages/util", To: "libs/util"}}
+	tree, err := gitsource.NewTree(joined)
+	g.Expect(err).NotTo(HaveOccurred())
+	b.plan.Tree = tree.ID
+	credentials := b.change
+	b.change = func(stage builder.Stage, o *options) {
+		credentials(stage, o)
+		o.npmCommand = []string{"npm"}
+		o.environ = append(o.environ, "npm_config_offline=true")
+	}
+	b.succeed()
+	layers, err := s.image(t, b.plan.Pin()).Layers()
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(filesOf(t, layers[3])).To(HaveKeyWithValue(dir+"node_modules/util", "777 ../libs/util"))
+	g.Expect(filesOf(t, layers[4])).To(And(HaveKeyWithValue(dir+"libs/util/index.js", "644 1"), Not(HaveKey(ContainSubstring("README")))))
+}
+
 // gitBuild is a build of directory fn of a repository that a real Git server has.
 func gitBuild(t *testing.T, s *store, files map[string]string) *build {
 	g := NewWithT(t)

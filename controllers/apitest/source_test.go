@@ -98,6 +98,15 @@ func TestSourceThatCannotBeRead(t *testing.T) {
 		{"no such directory", "RefNotFound", `find base directory "gone"`, func(_ *world, fn *functionv1.Function) {
 			fn.Spec.Source.GitRepository.BaseDir = "gone"
 		}},
+		{"no such path to include", "RefNotFound", `find include "gone"`, func(_ *world, fn *functionv1.Function) {
+			fn.Spec.Source.GitRepository.Include = []functionv1.Include{{Path: "gone"}}
+		}},
+		{"an include that collides", "SourceInvalid", `"handler.js" is there already`, func(_ *world, fn *functionv1.Function) {
+			fn.Spec.Source.GitRepository.Include = []functionv1.Include{{Path: "hello/handler.js"}}
+		}},
+		{"an include that leads out", "SourceInvalid", `to "../x"`, func(_ *world, fn *functionv1.Function) {
+			fn.Spec.Source.GitRepository.Include = []functionv1.Include{{Path: "hello", To: "../x"}}
+		}},
 		{"no such repository", "RefNotFound", "no such repository (404)", func(w *world, fn *functionv1.Function) {
 			fn.Spec.Source.GitRepository.URL = strings.Replace(w.git.url, "fn.git", "gone.git", 1)
 		}},
