@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -51,9 +50,6 @@ func (r *FunctionReconciler) reconcileSpec(s *scope) error {
 func checkGit(git *functionv1.GitRepository) error {
 	if err := gitsource.CheckURL(git.URL); err != nil {
 		return fmt.Errorf("spec.source.gitRepository.url: %w", err)
-	}
-	if git.Auth != nil && git.Auth.Type == functionv1.AuthKey {
-		return errors.New("spec.source.gitRepository.auth.type: SSH keys are not supported yet; use basic with a token over https")
 	}
 	if git.Schedule != "" {
 		if _, err := gitsource.ParseSchedule(git.Schedule); err != nil {

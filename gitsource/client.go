@@ -20,6 +20,7 @@ type Client struct {
 	options    Options
 	key        []byte // of the names under which things of a credential are kept, random
 	dial       *net.Dialer
+	ssh        *sshPool
 	mirrors    *mirrors
 	sources    *lru[string, *source]
 	facts      *lru[factsKey, facts]
@@ -77,6 +78,7 @@ func New(options Options) (*Client, error) {
 		transports: newLRU[string, *dialer.Transport](transportsMost),
 		hosts:      newLRU[string, *rate.Limiter](sourcesMost),
 	}
+	c.ssh = newSSHPool(c.dial.DialContext, mirrors.dir)
 	c.transports.evicted = func(t *dialer.Transport) { t.CloseIdleConnections() }
 	_, _ = rand.Read(c.key) // never fails
 	c.dial.Resolver = options.Resolver
@@ -102,7 +104,7 @@ func New(options Options) (*Client, error) {
 // reference names, or both. A good signature is remembered together with the keys; a bad one is looked at again.
 //
 // Errors match ErrAuth, ErrRefNotFound, ErrRepositoryNotFound, ErrBaseDirNotFound, ErrTooLarge, ErrUnsafeTree, ErrUnverified,
-// ErrUnavailable, ErrAddressRefused, ErrInvalidURL or ErrUnsupported, or are the context's.
+// ErrUnavailable, ErrAddressRefused, ErrHostKey, ErrInvalidURL or ErrUnsupported, or are the context's.
 func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection, maxAge time.Duration) (Revision, error) {
 	reference := wanted.Reference
 	l, err := wanted.layout()

@@ -123,7 +123,11 @@ func (s *endpoint) about(err error) error {
 	if errors.As(err, &named) {
 		return err
 	}
-	return &aboutError{url: s.url.Redacted(), text: oneLine(s.redact(err.Error()), 500), err: err}
+	most := 500
+	if errors.Is(err, ErrHostKey) {
+		most = 2000 // a line of known_hosts is worth nothing unless it is whole
+	}
+	return &aboutError{url: spell(s.url), text: oneLine(s.redact(err.Error()), most), err: err}
 }
 
 type aboutError struct {

@@ -198,7 +198,7 @@ func (m *mirror) fetchCommit(ctx context.Context, from remote, commit string) er
 // wantShallow is one object with what it leads to, but without history and, if the server can do that, blobs.
 func (m *mirror) wantShallow(able abilities, id string) want {
 	w := want{ids: []string{id}, shallow: true, blobless: able.filters()}
-	if able.version == 2 && w.blobless {
+	if able.version == 2 && w.blobless && able.shallow() {
 		w.haves = m.commits[max(0, len(m.commits)-haveMost):]
 	}
 	return w

@@ -72,6 +72,14 @@ func (a abilities) filters() bool {
 	return a.has("filter") && a.has("allow-any-sha1-in-want")
 }
 
+// shallow tells whether history can be left out.
+func (a abilities) shallow() bool {
+	if a.version == 2 {
+		return a.feature("fetch", "shallow")
+	}
+	return a.has("shallow")
+}
+
 // readAdvertisement reads the first answer of a server. One without protocol v2 lists its refs there: they
 // go to visit, one by one.
 func readAdvertisement(r io.Reader, maxRefs int, visit func(ref)) (abilities, error) {
@@ -208,8 +216,11 @@ type request struct {
 	bytes.Buffer
 }
 
-func (r *request) linef(format string, args ...any) {
-	_ = pktline.NewEncoder(&r.Buffer).Encodef(format+"\n", args...) // a buffer does not fail
+func (r *request) linef(format string, args ...any) { r.wordf(format+"\n", args...) }
+
+// wordf is linef for what is no line of text.
+func (r *request) wordf(format string, args ...any) {
+	_ = pktline.NewEncoder(&r.Buffer).Encodef(format, args...) // a buffer does not fail
 }
 
 func (r *request) flush()     { _ = pktline.NewEncoder(&r.Buffer).Flush() }
@@ -271,7 +282,7 @@ func packRequestV2(able abilities, w want) *request {
 		r.linef("shallow %s", id)
 		r.linef("have %s", id)
 	}
-	if w.shallow {
+	if w.shallow && able.shallow() {
 		r.linef("deepen 1")
 	}
 	if w.blobless {
@@ -296,7 +307,7 @@ func packRequestV0(able abilities, w want) *request {
 		}
 		r.linef("want %s", id)
 	}
-	if w.shallow {
+	if w.shallow && able.shallow() {
 		r.linef("deepen 1")
 	}
 	if w.blobless {

@@ -10,7 +10,7 @@ import (
 
 // Repository is a Git repository as one credential sees it.
 type Repository struct {
-	// URL is where the repository is, http or https, without user information. See CheckURL.
+	// URL is where the repository is, by https, http, ssh (also as user@host:path) or git. See CheckURL.
 	URL string
 	// Credentials read it. The zero value reads anonymously.
 	Credentials Credentials
@@ -26,11 +26,12 @@ type Credentials struct {
 	Username, Password string
 	// ClientCertificate and ClientKey, both PEM, are shown to an https server that asks for a certificate.
 	ClientCertificate, ClientKey []byte
-	// SSHKey is a private key in PEM or OpenSSH form, and SSHPassphrase what it is encrypted with, if it is.
+	// SSHKey is a private key in PEM or OpenSSH form (ed25519, ECDSA, or RSA of 2048 bits or more), and
+	// SSHPassphrase what it is encrypted with, if it is. It is shown to the server of an ssh URL only.
 	SSHKey        []byte
 	SSHPassphrase string
 	// KnownHosts is a known_hosts file as of sshd(8) with the keys of SSH servers. What it says of a host
-	// counts before the keys that are built in.
+	// counts before the keys that are built in. A server that neither knows is ErrHostKey.
 	KnownHosts []byte
 	// GitHubApp makes tokens that are shown instead of Username and Password.
 	GitHubApp *GitHubApp

@@ -77,13 +77,13 @@ func (c *Client) source(repo Repository) (*source, error) {
 	if err != nil {
 		return nil, err
 	}
-	ways, err := c.routes(repo.Credentials)
+	reach, err := c.reach(at, repo.Credentials)
 	if err != nil {
 		return nil, err
 	}
-	key := c.hash(append(repo.Credentials.parts(), at.String())...)
+	key := c.hash(append(repo.Credentials.parts(), at.String(), at.Path)...) // host:a and ssh://host/a are two
 	return c.sources.getOrPut(key, func() *source {
-		server := counted{newServer(at, repo.Credentials, ways, c.options), &c.counts}
+		server := counted{reach(), &c.counts}
 		ask := func(ctx context.Context, names []string, visit func(ref)) error {
 			if err := c.paced(ctx, at.Host); err != nil {
 				return err

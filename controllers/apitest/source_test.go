@@ -167,11 +167,8 @@ func TestSpecThatOnlyAChangeCures(t *testing.T) {
 		{"credentials in the URL", "spec.source.gitRepository.url: check URL: user information belongs into a Secret", func(fn *functionv1.Function) {
 			fn.Spec.Source.GitRepository.URL = "https://ci:hunter2@git.example/fn.git"
 		}},
-		{"SSH", "spec.source.gitRepository.url: check URL: ssh is not supported yet", func(fn *functionv1.Function) {
-			fn.Spec.Source.GitRepository.URL = "git@git.example:fn.git"
-		}},
-		{"a key for HTTPS", "auth.type: SSH keys are not supported yet", func(fn *functionv1.Function) {
-			fn.Spec.Source.GitRepository.Auth = &functionv1.RepositoryAuth{Type: functionv1.AuthKey, SecretName: "k"}
+		{"an option for SSH", "spec.source.gitRepository.url: check URL: a host or a path that begins with - is refused", func(fn *functionv1.Function) {
+			fn.Spec.Source.GitRepository.URL = "git@git.example:--upload-pack=date"
 		}},
 		{"a schedule that is none", `spec.source.gitRepository.schedule: read schedule "TZ=UTC"`, func(fn *functionv1.Function) {
 			fn.Spec.Source.GitRepository.Schedule = "TZ=UTC"
