@@ -39,11 +39,14 @@ type Config struct {
 	HintURL string
 	// TrustBundle are further certificate authorities, PEM, for Git and for builds.
 	TrustBundle []byte
-	// AllowAddresses are CIDRs that Git sources may be in although they look
-	// like the inside of the cluster.
+	// AllowAddresses are CIDRs that may be connected to for a user although they
+	// look like the inside of the cluster.
 	AllowAddresses []string
-	// DenyAddresses are CIDRs that Git sources may not be in: the cluster's own.
+	// DenyAddresses are CIDRs that may not: the cluster's own.
 	DenyAddresses []string
+	// Proxy is the URL of a proxy in front of Git servers and registries, without a
+	// user or a password. NoProxy lists the hosts that are reached without it.
+	Proxy, NoProxy string
 	// PollInterval is how often sources without an own interval are looked at;
 	// MinPollInterval bounds what Functions may ask for.
 	PollInterval, MinPollInterval time.Duration

@@ -170,6 +170,8 @@ func (r *FunctionReconciler) jobOptions(s *scope) job.Options {
 		HintURL:        r.Config.HintURL,
 		AllowAddresses: r.Config.AllowAddresses,
 		DenyAddresses:  r.Config.DenyAddresses,
+		Proxy:          r.Config.Proxy,
+		NoProxy:        r.Config.NoProxy,
 		Resources:      resources,
 		Timeouts:       r.Config.BuildTimeouts,
 		PlainHTTP:      r.Config.Registry.PlainHTTP,

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // AuthKind says how the keys of a Secret are read.
@@ -183,15 +185,14 @@ func (c Credentials) clientCertificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{certificate}, nil
 }
 
-// parseProxy reads the URL of a proxy; "" is none. Its errors do not repeat the URL.
+// parseProxy reads the URL of a proxy; "" is none.
 func parseProxy(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
 	}
-	u, err := url.Parse(raw)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
-		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return nil, errorf(ErrAuth, "read credentials: %s is no http or https URL of a proxy, such as http://proxy.example:3128", keyProxy)
+	u, err := dialer.ParseProxy(raw)
+	if err != nil {
+		return nil, errorf(ErrAuth, "read credentials: %s cannot be used: %v", keyProxy, err)
 	}
 	return u, nil
 }

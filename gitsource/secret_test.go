@@ -150,9 +150,9 @@ func TestParseCredentialsNamesTheKeyThatIsWrong(t *testing.T) {
 		{"a key of the App of another kind", gitsource.AuthGitHubApp, app("githubAppPrivateKey", string(key)), "githubAppPrivateKey is no RSA private key"},
 		{"an API that is no URL", gitsource.AuthGitHubApp, app("githubAppBaseURL", "canary"), "githubAppBaseURL is no http or https URL"},
 		{"an API with user information", gitsource.AuthGitHubApp, app("githubAppBaseURL", "https://canary@ghe.example"), "githubAppBaseURL is no http or https URL"},
-		{"a proxy without a scheme", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "canary:3128"}, "proxy is no http or https URL"},
-		{"a proxy of another kind", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "socks5://canary:3128"}, "proxy is no http or https URL"},
-		{"a proxy that does not parse", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "http://u:canary@h:x/"}, "proxy is no http or https URL"},
+		{"a proxy without a scheme", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "canary:3128"}, "proxy cannot be used: it is no http or https URL"},
+		{"a proxy of another kind", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "socks5://canary:3128"}, "proxy cannot be used: it is no http or https URL"},
+		{"a proxy that does not parse", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "proxy": "http://u:canary@h:x/"}, "proxy cannot be used: it is no http or https URL"},
 		{"noProxy without a proxy", gitsource.AuthBasic, map[string]string{"username": "u", "password": "p", "noProxy": "canary"}, "has noProxy, but no key proxy"},
 		{"an unknown kind", "magic", map[string]string{"username": "u", "password": "p"}, `there is no kind "magic"`},
 	}

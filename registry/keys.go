@@ -16,6 +16,11 @@ type single struct {
 	config authn.AuthConfig
 }
 
+// Credential is a keychain with the credential of one host, and none for any other.
+func Credential(host, username, password string) authn.Keychain {
+	return single{host, authn.AuthConfig{Username: username, Password: password}}
+}
+
 // Resolve returns the credential for its host, and none for any other.
 func (s single) Resolve(resource authn.Resource) (authn.Authenticator, error) {
 	if resource.RegistryStr() == s.host && s.config.Username != "" {

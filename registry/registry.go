@@ -25,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // Errors that callers may match with errors.Is.
@@ -69,20 +71,31 @@ type Client struct {
 	pusher *remote.Pusher
 }
 
+// Options say what a client trusts, and where else than to the registry it may go: to base images of other
+// registries, to where a registry says that tokens are, and to where it redirects.
+type Options struct {
+	// Roots are PEM certificates that are trusted besides the system's.
+	Roots []byte
+	// Policy says which addresses may be connected to. The push address of the registry itself may have any.
+	Policy dialer.Policy
+	// Proxy is the http or https URL of the administrator's proxy; empty is none. NoProxy lists the hosts that are
+	// reached without it. The environment is not looked at.
+	Proxy, NoProxy string
+}
+
 // New makes a client that asks the registry at address with the credential, and
-// every other one without.
+// every other one without. It goes nowhere that the zero Options do not allow.
 func New(address Address, username, password string) *Client {
-	c, err := NewWithKeys(address, single{address.Push, authn.AuthConfig{Username: username, Password: password}}, nil)
+	c, err := NewWithKeys(address, Credential(address.Push, username, password), Options{})
 	if err != nil {
-		panic(err) // only certificates can be wrong
+		panic(err) // only certificates and a proxy can be wrong
 	}
 	return c
 }
 
-// NewWithKeys makes a client that finds credentials in keys. The PEM
-// certificates of roots are trusted besides the system's; nil is none.
-func NewWithKeys(address Address, keys authn.Keychain, roots []byte) (*Client, error) {
-	base, err := newTransport(roots)
+// NewWithKeys makes a client that finds credentials in keys.
+func NewWithKeys(address Address, keys authn.Keychain, o Options) (*Client, error) {
+	base, err := newTransport(address, o)
 	if err != nil {
 		return nil, fmt.Errorf("make registry client: %w", err)
 	}
@@ -111,27 +124,44 @@ const (
 	answerTimeout = 2 * time.Minute
 )
 
-func newTransport(roots []byte) (*http.Transport, error) {
+func newTransport(address Address, o Options) (http.RoundTripper, error) {
 	t := &http.Transport{
-		Proxy:                 http.ProxyFromEnvironment,
-		DialContext:           (&net.Dialer{Timeout: dialTimeout}).DialContext,
 		TLSHandshakeTimeout:   dialTimeout,
 		ResponseHeaderTimeout: answerTimeout,
 		ForceAttemptHTTP2:     true,
 		MaxIdleConnsPerHost:   16,
 		IdleConnTimeout:       90 * time.Second,
 	}
-	if len(roots) > 0 {
+	if len(o.Roots) > 0 {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
 			pool = x509.NewCertPool()
 		}
-		if !pool.AppendCertsFromPEM(roots) {
+		if !pool.AppendCertsFromPEM(o.Roots) {
 			return nil, errors.New("the trust bundle holds no PEM certificate")
 		}
-		t.TLSClientConfig = &tls.Config{RootCAs: pool}
+		t.TLSClientConfig = &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
 	}
-	return t, nil
+	route := dialer.Route{Policy: o.Policy, Timeout: dialTimeout, Trusted: []string{address.hostPort()}}
+	if o.Proxy != "" {
+		at, err := dialer.ParseProxy(o.Proxy)
+		if err != nil {
+			return nil, fmt.Errorf("read proxy: %w", err)
+		}
+		route.Proxy = &dialer.Proxy{URL: at, NoProxy: o.NoProxy, Trusted: true, TLS: t.TLSClientConfig}
+	}
+	return route.Transport(t), nil
+}
+
+// hostPort is the push address with its port.
+func (a Address) hostPort() string {
+	if _, _, err := net.SplitHostPort(a.Push); err == nil {
+		return a.Push
+	}
+	if a.PlainHTTP {
+		return net.JoinHostPort(a.Push, "80")
+	}
+	return net.JoinHostPort(a.Push, "443")
 }
 
 // scheme refuses to speak without TLS unless that is allowed: for hosts that

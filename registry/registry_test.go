@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -24,6 +27,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	. "github.com/onsi/gomega"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // store is a registry that gives another answer where a test says so, and
@@ -143,14 +148,88 @@ func TestTransport(t *testing.T) {
 		bundle := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 		keys, err := DockerConfig([]byte("{}"))
 		g.Expect(err).NotTo(HaveOccurred())
-		trusting, err := NewWithKeys(Address{Push: host}, keys, bundle)
+		trusting, err := NewWithKeys(Address{Push: host}, keys, Options{Roots: bundle})
 		g.Expect(err).NotTo(HaveOccurred())
 		_, err = trusting.Digest(t.Context(), host+"/ns/fn:key")
 		g.Expect(err).To(MatchError(ErrNotFound))
 		_, err = New(Address{Push: host}, "", "").Digest(t.Context(), host+"/ns/fn:key")
 		g.Expect(err).To(MatchError(ErrUnavailable))
-		_, err = NewWithKeys(Address{Push: host}, keys, []byte("no PEM"))
+		_, err = NewWithKeys(Address{Push: host}, keys, Options{Roots: []byte("no PEM")})
 		g.Expect(err).To(HaveOccurred())
+	})
+}
+
+// TestReach wants of every address that a user or a registry can name that the dialer looks at it.
+func TestReach(t *testing.T) {
+	loopback := dialer.Policy{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}}
+	rows := []struct {
+		name string
+		// registry answers at the trusted address, with elsewhere as another one.
+		registry func(w http.ResponseWriter, r *http.Request, elsewhere string)
+		// reference is asked for, where host and elsewhere are filled in.
+		reference string
+	}{
+		{name: "another registry than the trusted one", reference: "%[2]s/ns/fn:key"},
+		{name: "the realm that the registry names", reference: "%[1]s/ns/fn:key", registry: func(w http.ResponseWriter, r *http.Request, elsewhere string) {
+			// By name: go-containerregistry refuses a literal address by itself.
+			realm := strings.Replace(elsewhere, "127.0.0.1", "localhost", 1)
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",service="registry"`, realm))
+			w.WriteHeader(http.StatusUnauthorized)
+		}},
+		{name: "where the registry redirects to", reference: "%[1]s/ns/fn:key", registry: func(w http.ResponseWriter, r *http.Request, elsewhere string) {
+			if r.URL.Path == "/v2/" {
+				return
+			}
+			http.Redirect(w, r, "http://"+elsewhere+r.URL.Path, http.StatusTemporaryRedirect)
+		}},
+	}
+	for _, row := range rows {
+		for _, allowed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, allowed %v", row.name, allowed), func(t *testing.T) {
+				t.Parallel()
+				g := NewWithT(t)
+				var asked atomic.Int32
+				elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					asked.Add(1)
+					w.WriteHeader(http.StatusNotFound)
+				}))
+				t.Cleanup(elsewhere.Close)
+				there := strings.TrimPrefix(elsewhere.URL, "http://")
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { row.registry(w, r, there) }))
+				t.Cleanup(server.Close)
+				host := strings.TrimPrefix(server.URL, "http://")
+				o := Options{}
+				if allowed {
+					o.Policy = loopback
+				}
+				client, err := NewWithKeys(plain(host), Credential(host, "u", "p"), o)
+				g.Expect(err).NotTo(HaveOccurred())
+				_, err = client.Digest(t.Context(), fmt.Sprintf(row.reference, host, there))
+				g.Expect(err).To(HaveOccurred())
+				g.Expect(errors.Is(err, dialer.ErrRefused)).To(Equal(!allowed), "%v", err)
+				g.Expect(asked.Load() > 0).To(Equal(allowed))
+			})
+		}
+	}
+	t.Run("a proxy that is none", func(t *testing.T) {
+		_, err := NewWithKeys(plain("registry.example"), Credential("", "", ""), Options{Proxy: "canary"})
+		NewWithT(t).Expect(err).To(MatchError(And(ContainSubstring("read proxy"), Not(ContainSubstring("canary")))))
+	})
+	t.Run("the administrator's proxy", func(t *testing.T) {
+		t.Parallel()
+		g := NewWithT(t)
+		var seen atomic.Value
+		proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen.Store(r.Host)
+			w.WriteHeader(http.StatusNotFound)
+		}))
+		t.Cleanup(proxy.Close)
+		address := Address{Push: "registry.example:5000", PlainHTTP: true}
+		client, err := NewWithKeys(address, Credential("", "", ""), Options{Proxy: proxy.URL, NoProxy: "other.example"})
+		g.Expect(err).NotTo(HaveOccurred())
+		_, err = client.Digest(t.Context(), "registry.example:5000/ns/fn:key")
+		g.Expect(err).To(MatchError(ErrUnavailable))
+		g.Expect(seen.Load()).To(Equal("registry.example:5000"))
 	})
 }
 

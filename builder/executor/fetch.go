@@ -112,6 +112,7 @@ func (o *options) tree(ctx context.Context) (*gitsource.Tree, error) {
 	}
 	client, err := gitsource.New(gitsource.Options{
 		CacheDir: filepath.Join(o.tmp, "mirror"), Allow: o.allow, Deny: o.deny, RootCAs: bundle, Timeout: o.timeout,
+		Proxy: o.proxy, NoProxy: o.noProxy,
 	})
 	if err != nil {
 		return nil, err

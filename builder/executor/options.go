@@ -16,6 +16,7 @@ import (
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/builder/cache"
 	"github.com/gitfn/gitfn/gitsource"
+	"github.com/gitfn/gitfn/gitsource/dialer"
 	"github.com/gitfn/gitfn/registry"
 	"github.com/gitfn/gitfn/runtimes"
 )
@@ -37,6 +38,7 @@ type options struct {
 	gitCredentials, gitAuth   string
 	dockerConfig, packages    string
 	trustBundle, hint         string
+	proxy, noProxy            string
 	termination               string
 	allow, deny               prefixes
 	plainHTTP                 bool
@@ -76,8 +78,10 @@ func parse(args []string) (*options, error) {
 	flags.BoolVar(&o.plainHTTP, "plain-http", false, "the registry of the plan speaks no TLS")
 	flags.DurationVar(&o.timeout, "timeout", 10*time.Minute, "limit of this stage, without its waiting")
 	flags.DurationVar(&o.wait, "wait", time.Hour, "limit of waiting for the stages before")
-	flags.Var(&o.allow, "allow", "range of addresses that Git sources may be in although they are refused")
-	flags.Var(&o.deny, "deny", "range of addresses that Git sources may not be in")
+	flags.Var(&o.allow, "allow", "range of addresses that may be connected to although it is refused")
+	flags.Var(&o.deny, "deny", "range of addresses that may not be connected to")
+	flags.StringVar(&o.proxy, "proxy", "", "proxy in front of Git servers and registries")
+	flags.StringVar(&o.noProxy, "no-proxy", "", "hosts that are reached without it")
 	if err := flags.Parse(args[1:]); err != nil {
 		return nil, fmt.Errorf("read arguments of %s: %w", args[0], err)
 	}
@@ -114,7 +118,9 @@ func (o *options) client() (*registry.Client, error) {
 		return nil, err
 	}
 	host, _, _ := strings.Cut(o.plan.Repository, "/")
-	return registry.NewWithKeys(registry.Address{Push: host, Pull: host, PlainHTTP: o.plainHTTP}, keys, bundle)
+	return registry.NewWithKeys(registry.Address{Push: host, Pull: host, PlainHTTP: o.plainHTTP}, keys, registry.Options{
+		Roots: bundle, Policy: dialer.Policy{Allow: o.allow, Deny: o.deny}, Proxy: o.proxy, NoProxy: o.noProxy,
+	})
 }
 
 func (o *options) keys() (authn.Keychain, error) {

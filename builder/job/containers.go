@@ -55,12 +55,7 @@ func fetchContainer(plan string, o Options) corev1.Container {
 		c.Args = append(c.Args, "--docker-config="+pullDir)
 		c.VolumeMounts = append(c.VolumeMounts, mount(volumePull, pullDir, true))
 	}
-	for _, cidr := range o.AllowAddresses {
-		c.Args = append(c.Args, "--allow="+cidr)
-	}
-	for _, cidr := range o.DenyAddresses {
-		c.Args = append(c.Args, "--deny="+cidr)
-	}
+	c.Args = append(c.Args, reach(o)...)
 	if o.InlineConfigMap != "" {
 		c.Args = append(c.Args, "--inline="+inlineDir)
 		c.VolumeMounts = append(c.VolumeMounts, mount(volumeInline, inlineDir, true))
@@ -97,6 +92,7 @@ func pushContainer(plan string, o Options) corev1.Container {
 	c.Command = []string{program, string(builder.StagePush)}
 	c.Args = append(c.Args, "--source="+sourceDir, "--layers="+layersDir,
 		"--timeout="+o.Timeouts.Push.String(), "--wait="+(o.Timeouts.Fetch+o.Timeouts.Install+2*handOver).String())
+	c.Args = append(c.Args, reach(o)...)
 	if o.HintURL != "" {
 		c.Args = append(c.Args, "--hint="+o.HintURL)
 	}
@@ -107,6 +103,21 @@ func pushContainer(plan string, o Options) corev1.Container {
 	}
 	assist(&c)
 	return c
+}
+
+// reach are the arguments of those who connect to what a user may name: a Git
+// source, and the registry of a base image.
+func reach(o Options) (args []string) {
+	for _, cidr := range o.AllowAddresses {
+		args = append(args, "--allow="+cidr)
+	}
+	for _, cidr := range o.DenyAddresses {
+		args = append(args, "--deny="+cidr)
+	}
+	if o.Proxy != "" {
+		args = append(args, "--proxy="+o.Proxy, "--no-proxy="+o.NoProxy)
+	}
+	return args
 }
 
 // handOver is how much later than a stage the next may be told: containers of

@@ -56,10 +56,14 @@ type Options struct {
 	ServiceAccount string
 	// HintURL is told when the push is done; empty for nobody.
 	HintURL string
-	// AllowAddresses are CIDRs that a Git source may be in although they are private.
+	// AllowAddresses are CIDRs that may be connected to although they are refused.
 	AllowAddresses []string
-	// DenyAddresses are CIDRs that a Git source may not be in: the cluster's own.
+	// DenyAddresses are CIDRs that may not be connected to: the cluster's own.
 	DenyAddresses []string
+	// Proxy is the URL of a proxy in front of Git servers and registries, without a
+	// user or a password: it stands in the Job. NoProxy lists the hosts that are
+	// reached without it.
+	Proxy, NoProxy string
 	// Resources are those of the whole Pod.
 	Resources corev1.ResourceRequirements
 	// Timeouts limit the stages.

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/gitfn/gitfn/gitsource/dialer"
 )
 
 // Options are where the manager finds its configuration and what it listens on.
@@ -57,6 +59,15 @@ type Configuration struct {
 		// PlainHTTP is true if the registry speaks HTTP without TLS.
 		PlainHTTP bool `json:"plainHTTP"`
 	} `json:"registry"`
+	Proxy struct {
+		// URL is an http or https proxy in front of Git servers and registries,
+		// without a user or a password: it stands in every build Job. Its own
+		// address may be any. The environment is not looked at.
+		URL string `json:"url"`
+		// NoProxy lists the hosts that are reached without it, as in NO_PROXY.
+		// Names of the cluster (.svc, .cluster.local) need not be listed.
+		NoProxy string `json:"noProxy"`
+	} `json:"proxy"`
 	// BuilderImage is the image of the build program, as nodes pull it.
 	BuilderImage string `json:"builderImage"`
 	// RuntimeImages maps runtimes to their base images, by digest.
@@ -66,8 +77,10 @@ type Configuration struct {
 		// least MinInterval.
 		Interval    metav1.Duration `json:"interval"`
 		MinInterval metav1.Duration `json:"minInterval"`
-		// AllowAddresses are CIDRs that sources may be in although they are
-		// private; DenyAddresses are the cluster's own ranges.
+		// AllowAddresses are CIDRs that Git servers, forges' APIs, users' proxies
+		// and foreign registries may be in although they are refused.
+		// DenyAddresses are refused besides loopback, link-local and metadata
+		// addresses, and the ranges of the cluster that Kubernetes tells.
 		AllowAddresses []string `json:"allowAddresses"`
 		DenyAddresses  []string `json:"denyAddresses"`
 		// MirrorSize bounds the disk that mirrors take.
@@ -149,6 +162,13 @@ func (c Configuration) Validate() error {
 	}
 	if c.Functions.TargetCPUUtilizationPercentage < 1 {
 		faults = append(faults, fmt.Errorf("functions.targetCPUUtilizationPercentage is %d: it must be at least 1", c.Functions.TargetCPUUtilizationPercentage))
+	}
+	if c.Proxy.URL != "" {
+		if at, err := dialer.ParseProxy(c.Proxy.URL); err != nil {
+			faults = append(faults, fmt.Errorf("proxy.url: %w", err))
+		} else if at.User != nil {
+			faults = append(faults, errors.New("proxy.url has a user in it: it stands in build Jobs, where users read it; let the proxy know gitfn by its address"))
+		}
 	}
 	for _, list := range [][]string{c.Git.AllowAddresses, c.Git.DenyAddresses} {
 		if _, err := prefixes(list); err != nil {

@@ -33,6 +33,9 @@ func TestReadConfiguration(t *testing.T) {
 		{name: "no builds at once would build nothing", text: complete + "builds: {concurrency: 0}\n", err: "builds.concurrency is 0: it must be at least 1"},
 		{name: "an interval below the least is refused", text: complete + "git: {interval: 1s}\n", err: "git.interval must be at least git.minInterval"},
 		{name: "an address range that is none is refused", text: complete + "git: {allowAddresses: [10.0.0.1]}\n", err: "read address range"},
+		{name: "a proxy is taken", text: complete + "proxy: {url: 'http://proxy.example:3128', noProxy: '.example'}\n"},
+		{name: "a proxy that is none is refused", text: complete + "proxy: {url: 'proxy.example:3128'}\n", err: "proxy.url: it is no http or https URL"},
+		{name: "a proxy with a password is refused", text: complete + "proxy: {url: 'http://u:canary@proxy.example:3128'}\n", err: "proxy.url has a user in it"},
 		{name: "a file that is no YAML is refused", text: "{", err: "read configuration"},
 	}
 	for _, row := range rows {
@@ -43,6 +46,7 @@ func TestReadConfiguration(t *testing.T) {
 			c, err := ReadConfiguration(file)
 			if row.err != "" {
 				g.Expect(err).To(MatchError(ContainSubstring(row.err)))
+				g.Expect(err.Error()).NotTo(ContainSubstring("canary"))
 				return
 			}
 			g.Expect(err).NotTo(HaveOccurred())
@@ -63,6 +67,7 @@ func TestTranslate(t *testing.T) {
 	g.Expect(os.WriteFile(file, []byte(complete+`
 builds: {presets: {slow: {requests: {cpu: 1}}, huge: {requests: {cpu: 8}}}}
 git: {allowAddresses: [10.0.0.0/8], denyAddresses: [10.96.0.0/16]}
+proxy: {url: "http://proxy.example:3128", noProxy: git.example}
 `), 0o600)).To(Succeed())
 	c, err := ReadConfiguration(file)
 	g.Expect(err).NotTo(HaveOccurred())
@@ -73,6 +78,12 @@ git: {allowAddresses: [10.0.0.0/8], denyAddresses: [10.96.0.0/16]}
 	own := settings.BuildPresets["slow"].Requests[corev1.ResourceCPU]
 	g.Expect(own.String()).To(Equal("1"), "an own preset wins")
 	g.Expect(settings.DenyAddresses).To(Equal([]string{"10.96.0.0/16"}))
+	g.Expect(settings.NoProxy).To(Equal("git.example,.svc,.cluster.local"), "what is in the cluster goes without")
+	git, err := gitClient(Options{MirrorDir: t.TempDir()}, c, settings)
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(git).NotTo(BeNil())
+	_, err = registryClient(settings)
+	g.Expect(err).NotTo(HaveOccurred())
 	shipped := buildPresets["slow"].Requests[corev1.ResourceCPU]
 	g.Expect(shipped.String()).To(Equal("200m"), "the shipped table stays as it is")
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strings"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -26,6 +27,7 @@ import (
 	"github.com/gitfn/gitfn/builder/job"
 	"github.com/gitfn/gitfn/controllers"
 	"github.com/gitfn/gitfn/gitsource"
+	"github.com/gitfn/gitfn/gitsource/dialer"
 	"github.com/gitfn/gitfn/gitsource/receiver"
 	"github.com/gitfn/gitfn/registry"
 	"github.com/gitfn/gitfn/registry/tenant"
@@ -62,11 +64,20 @@ func run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	ranges, err := controllers.ClusterRanges(ctx, mgr.GetAPIReader())
+	if err != nil {
+		return err
+	}
+	settings.DenyAddresses = append(settings.DenyAddresses, ranges...)
 	catalogue, err := runtimes.Default().WithImages(c.RuntimeImages)
 	if err != nil {
 		return err
 	}
-	git, err := gitClient(o, c, settings.TrustBundle)
+	git, err := gitClient(o, c, settings)
+	if err != nil {
+		return err
+	}
+	images, err := registryClient(settings)
 	if err != nil {
 		return err
 	}
@@ -82,7 +93,7 @@ func run(ctx context.Context, o Options) error {
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},
 		Git:      git,
-		Images:   registryClient(settings),
+		Images:   images,
 		Runtimes: catalogue, Config: settings, Hints: hints, Queue: places, Metrics: counts,
 	}
 	queue := &controllers.QueueReconciler{
@@ -128,6 +139,9 @@ func newManager(o Options) (ctrl.Manager, error) {
 	})
 }
 
+// clusterNames never go through a proxy.
+const clusterNames = ",.svc,.cluster.local"
+
 // translate turns options and file into what the controllers know.
 func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, error) {
 	bundle, err := os.ReadFile(o.TrustBundleFile)
@@ -143,6 +157,8 @@ func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, 
 		TrustBundle:           bundle,
 		AllowAddresses:        c.Git.AllowAddresses,
 		DenyAddresses:         c.Git.DenyAddresses,
+		Proxy:                 c.Proxy.URL,
+		NoProxy:               strings.Trim(c.Proxy.NoProxy+clusterNames, ","),
 		PollInterval:          c.Git.Interval.Duration,
 		MinPollInterval:       c.Git.MinInterval.Duration,
 		BuildTimeouts:         job.Timeouts{Fetch: c.Builds.Timeout.Duration, Install: c.Builds.Timeout.Duration, Push: c.Builds.Timeout.Duration},
@@ -156,26 +172,40 @@ func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, 
 	}, nil
 }
 
-func gitClient(o Options, c Configuration, bundle []byte) (*gitsource.Client, error) {
-	allow, err := prefixes(c.Git.AllowAddresses)
-	if err != nil {
-		return nil, err
-	}
-	deny, err := prefixes(c.Git.DenyAddresses)
+// gitClient reads Git repositories within the reach that the configuration gives.
+func gitClient(o Options, c Configuration, settings controllers.Config) (*gitsource.Client, error) {
+	policy, err := policyOf(settings)
 	if err != nil {
 		return nil, err
 	}
 	return gitsource.New(gitsource.Options{
 		CacheDir: o.MirrorDir, CacheBytes: c.Git.MirrorSize.Value(),
-		Allow: allow, Deny: deny, RootCAs: bundle,
+		Allow: policy.Allow, Deny: policy.Deny, RootCAs: settings.TrustBundle,
+		Proxy: settings.Proxy, NoProxy: settings.NoProxy,
 	})
+}
+
+// policyOf is what the dialer lets users reach.
+func policyOf(settings controllers.Config) (dialer.Policy, error) {
+	allow, err := prefixes(settings.AllowAddresses)
+	if err != nil {
+		return dialer.Policy{}, err
+	}
+	deny, err := prefixes(settings.DenyAddresses)
+	return dialer.Policy{Allow: allow, Deny: deny}, err
 }
 
 // registryClient asks with the manager's own credential, which sees every
 // namespace's images and pushes none.
-func registryClient(c controllers.Config) *registry.Client {
-	credential := c.RegistryKey.Credential(c.Namespace, tenant.Manage)
-	return registry.New(c.Registry, credential.Username, credential.Password)
+func registryClient(settings controllers.Config) (*registry.Client, error) {
+	policy, err := policyOf(settings)
+	if err != nil {
+		return nil, err
+	}
+	credential := settings.RegistryKey.Credential(settings.Namespace, tenant.Manage)
+	return registry.NewWithKeys(settings.Registry, registry.Credential(settings.Registry.Push, credential.Username, credential.Password), registry.Options{
+		Roots: settings.TrustBundle, Policy: policy, Proxy: settings.Proxy, NoProxy: settings.NoProxy,
+	})
 }
 
 // logger writes JSON lines.

@@ -3,6 +3,7 @@ package dialer
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -40,6 +41,17 @@ type Proxy struct {
 	Trusted bool
 	// TLS is for an https proxy. No certificate of a client belongs here. Nil trusts the system's authorities.
 	TLS *tls.Config
+}
+
+// ParseProxy reads the URL of a proxy: http or https, a host, and perhaps a port, a user and a password. Its error does
+// not repeat the URL.
+func ParseProxy(raw string) (*url.URL, error) {
+	u, err := url.Parse(raw)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" ||
+		strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("it is no http or https URL of a proxy, such as http://proxy.example:3128")
+	}
+	return u, nil
 }
 
 // ProxyError is the answer of a proxy that did not connect.
