@@ -127,9 +127,12 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		}
 		src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts)
 	}
-	found, err := c.commitFacts(ctx, repo, src, revision.Commit, l)
-	if err == nil && wanted.Verification.Mode != VerifyNothing {
+	if wanted.Verification.Mode != VerifyNothing { // first: what nobody signed must not name submodules to ask for
 		revision.Signer, err = c.verify(ctx, repo, src, at, revision.Commit, wanted.Verification)
+	}
+	var found facts
+	if err == nil {
+		found, err = c.commitFacts(ctx, repo, src, revision.Commit, l)
 	}
 	if refused(err) && !isCommit(reference) {
 		src.refs.forget()

@@ -258,7 +258,7 @@ func (p *part) explain(err error) error {
 		return err
 	}
 	if lacking {
-		err = errorf(ErrRefNotFound, "%v: it does not have commit %s, or does not give it by its id", err, p.commit)
+		err = errorf(ErrRefNotFound, "%v", err)
 	}
 	if p.elsewhere && errors.Is(err, ErrAuth) {
 		err = fmt.Errorf("%w; the Function's credentials are not shown to another server", err)

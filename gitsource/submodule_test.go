@@ -405,3 +405,16 @@ func TestASubmoduleThatIsKnownCostsNothing(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred(), "a failure is not kept")
 	g.Expect(after.Tree).NotTo(Equal(before.Tree))
 }
+
+func TestSubmodulesOfAnUnsignedCommitAreNotAskedFor(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r := newRepository(t)
+	lib := r.neighbour("lib.git")
+	super(r, "../lib.git", lib.commit("main", lib.files(map[string]string{"lib.js": "lib"}), "lib"))
+	s := newGitServer(t, r, nil)
+	_, err := newClient(t).Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", Submodules: true,
+		Verification: gitsource.Verification{Mode: gitsource.VerifyHEAD, Keys: [][]byte{publicKey(t, newOpenPGP(t, "Ada"))}}}, 0)
+	g.Expect(err).To(MatchError(gitsource.ErrUnverified))
+	g.Expect(s.count("/lib.git/")).To(BeZero())
+}
