@@ -66,9 +66,10 @@ type FunctionReconciler struct {
 	// the client would ask for them, as it does for Secrets. Nil is the client.
 	metadata client.Reader
 	// indexed is set where the cache finds children by the name of their Function.
-	indexed bool
-	applied appliedMemo
-	sums    sumMemo
+	indexed   bool
+	applied   appliedMemo
+	sums      sumMemo
+	takeovers takeovers
 }
 
 // scope holds what one pass learns of a Function. A later step reads what an
@@ -105,6 +106,7 @@ func (r *FunctionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (r
 		if apierrors.IsNotFound(err) {
 			r.Hints.forget(req.NamespacedName)
 			r.applied.forget(req.NamespacedName)
+			r.takeovers.m.Delete(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/gitfn/gitfn/runtimes"
 )
 
-// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch
+// +kubebuilder:rbac:groups=apps,resources=deployments,verbs=get;list;watch;create;patch;delete
 // +kubebuilder:rbac:groups="",resources=services,verbs=get;list;watch;create;patch
 
 // reconcileRollout brings the Deployment to the newest image that there is, and
@@ -117,6 +117,7 @@ func (r *FunctionReconciler) settings(s *scope, entry *functionv1.HistoryEntry) 
 
 // applyChildren writes Service and Deployment where they are not as they should be.
 func (r *FunctionReconciler) applyChildren(ctx context.Context, s *scope, settings rollout.Settings) (*appsv1.Deployment, error) {
+	settings.Only = r.takeovers.get(client.ObjectKeyFromObject(s.fn)).only()
 	if _, err := r.applyChild(ctx, s, kindService, &corev1.Service{}, rollout.Service(settings)); err != nil {
 		return nil, r.childFailed(s, functionv1.ReasonServiceFailed, err)
 	}
@@ -219,8 +220,13 @@ func (r *FunctionReconciler) running(ctx context.Context, s *scope, settings rol
 	switch health.State {
 	case rollout.Ready:
 		r.serves(s, settings, entry)
-		conditions.MarkTrue(fn, functionv1.Running, health.Reason, "%s", readyMessage(fn))
-		return nil
+		message = readyMessage(fn)
+		note, err := r.takeOver(ctx, s, settings, deployment, pods.Items)
+		if note != "" {
+			message += "; " + note
+		}
+		conditions.MarkTrue(fn, functionv1.Running, health.Reason, "%s", message)
+		return err
 	case rollout.Failed:
 		if serving := servingEntry(fn); serving != nil && serving != entry {
 			message += "; " + serving.Revision + " goes on serving"

@@ -108,7 +108,7 @@ func (r *QueueReconciler) SetupWithManager(mgr ctrl.Manager) error {
 
 func indexFunctions(ctx context.Context, mgr ctrl.Manager) error {
 	indexer := mgr.GetFieldIndexer()
-	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}} {
+	for _, kind := range []client.Object{&corev1.Pod{}, &batchv1.Job{}, &appsv1.Deployment{}, &autoscalingv1.HorizontalPodAutoscaler{}} {
 		if err := indexer.IndexField(ctx, kind, indexFunction, func(object client.Object) []string {
 			return []string{object.GetLabels()[functionv1.LabelFunctionName]}
 		}); err != nil {

@@ -39,6 +39,9 @@ type Settings struct {
 	// SecretsSum is another when a Secret that the Pods read changes: then they
 	// are replaced. Empty is none.
 	SecretsSum string
+	// Only makes the Service select Pods of this pod-template-hash alone, while
+	// others that bear the same labels leave. Empty selects all.
+	Only string
 	// ServiceAccount brings the pull credential. Its token is not mounted.
 	ServiceAccount string
 	// TraceEndpoint and PublisherAddress may be empty: then the server neither traces nor publishes.
