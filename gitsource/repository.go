@@ -19,7 +19,7 @@ type Repository struct {
 // Credentials is what a server is shown to be allowed to read. The zero value is anonymous.
 //
 // It never prints: every way in which fmt, encoding/json and log/slog look at a value says only whether
-// there is something.
+// there is something. The one exception is fmt's verb p, which asks no value.
 type Credentials struct {
 	// Username and Password are sent as basic authentication to the origin of the repository's URL, and
 	// nowhere else. A token is the password; the user name that goes with it is the forge's business.

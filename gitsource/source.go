@@ -41,6 +41,15 @@ type patient struct {
 	share *refsShare
 }
 
+func (p patient) abilities(ctx context.Context) (able abilities, err error) {
+	if err := p.share.held(); err != nil {
+		return able, p.explain(err)
+	}
+	able, err = p.remote.abilities(ctx)
+	p.share.hold(err)
+	return able, err
+}
+
 func (p patient) pack(ctx context.Context, w want, store func(io.Reader) error) error {
 	if err := p.share.held(); err != nil {
 		return p.explain(err)

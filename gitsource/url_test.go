@@ -1,10 +1,7 @@
 package gitsource_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -153,24 +150,6 @@ func TestCleanBaseDirHasOneForm(t *testing.T) {
 			NewWithT(t).Expect(err).To(MatchError(gitsource.ErrBaseDirNotFound))
 		})
 	}
-}
-
-func TestCredentialsNeverPrint(t *testing.T) {
-	t.Parallel()
-	g := NewWithT(t)
-	repo := gitsource.Repository{URL: "https://git.example/fn", Credentials: gitsource.Credentials{Username: "robot-user", Password: "hunter2", CABundle: []byte("PEM")}}
-	var out bytes.Buffer
-	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d"} {
-		fmt.Fprintf(&out, verb+verb+verb+"\n", repo, &repo, repo.Credentials)
-	}
-	g.Expect(json.NewEncoder(&out).Encode(map[string]any{"repo": repo, "pointer": &repo.Credentials})).To(Succeed())
-	slog.New(slog.NewTextHandler(&out, nil)).Info("look", "repo", repo, "credentials", repo.Credentials)
-	slog.New(slog.NewJSONHandler(&out, nil)).Info("look", "repo", repo, "credentials", &repo.Credentials)
-	g.Expect(out.String()).To(ContainSubstring("redacted"))
-	for _, secret := range []string{"robot-user", "hunter2", fmt.Sprintf("%x", "hunter2"), "PEM"} {
-		g.Expect(out.String()).NotTo(ContainSubstring(secret))
-	}
-	g.Expect(gitsource.Credentials{}.String()).To(Equal("anonymous"))
 }
 
 func TestRevisionIsWrittenInOneWay(t *testing.T) {

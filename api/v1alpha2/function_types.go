@@ -199,8 +199,14 @@ const (
 // RepositoryAuth names the Secret with a repository's credentials.
 type RepositoryAuth struct {
 	// Type is basic (username, password), key (SSH private key) or githubApp.
+	// A Secret of type kubernetes.io/basic-auth goes with basic only, and one of
+	// type kubernetes.io/ssh-auth with key.
 	Type AuthType `json:"type"`
-	// SecretName is a Secret in the Function's namespace.
+	// SecretName is a Secret in the Function's namespace. basic reads username and
+	// password; key reads key or ssh-privatekey, and password as its passphrase;
+	// githubApp reads githubAppID, githubAppInstallationID, githubAppPrivateKey and
+	// githubAppBaseURL. All of them take known_hosts, ca.crt, tls.crt with tls.key,
+	// proxy and noProxy.
 	// +kubebuilder:validation:XValidation:rule="self.trim().size() > 0",message="secretName must not be blank"
 	SecretName string `json:"secretName"`
 }
