@@ -17,7 +17,7 @@ const (
 	// modulesFile is where a repository says where its submodules are.
 	modulesFile = ".gitmodules"
 	// modulesBytes bounds it.
-	modulesBytes = 128 << 10
+	modulesBytes = 64 << 10
 	// submoduleDepth is how many submodules may be in one another.
 	submoduleDepth = 5
 )

@@ -60,12 +60,12 @@ func TestNewTreeRefusesUnsafeNames(t *testing.T) {
 		})
 	}
 	for name, files := range map[string]map[string]string{
-		"a file and a directory":       {"a": "1", "a/b": "2"},
-		"names that differ by case":    {"Readme": "1", "README": "2"},
-		"folders that differ by case":  {"Lib/a": "1", "lib/b": "2"},
-		"a file and a folder, by case": {"LIB": "1", "lib/b": "2"},
+		"a file and a directory":        {"a": "1", "a/b": "2"},
+		"names that differ by case":     {"Readme": "1", "README": "2"},
+		"folders that differ by case":   {"Lib/a": "1", "lib/b": "2"},
+		"a file and a folder, by case":  {"LIB": "1", "lib/b": "2"},
 		"one name in two ways to write": {"caf\u00e9": "1", "cafe\u0301": "2"},
-		"a pointer of Git LFS":         {"model.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"},
+		"a pointer of Git LFS":          {"model.bin": "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
