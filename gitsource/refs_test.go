@@ -215,3 +215,41 @@ func TestABranchIsForcePushed(t *testing.T) {
 		})
 	}
 }
+
+func TestSSHGivesWhatOnlyATagLeadsTo(t *testing.T) {
+	t.Parallel()
+	for _, way := range sshWays {
+		t.Run(way.name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			r := newRepository(t)
+			for key, value := range way.config {
+				r.config(key, value)
+			}
+			jane := newOpenPGP(t, "Jane")
+			tree := r.files(map[string]string{"fn.js": "1"})
+			tagged := r.write("commit", rawCommit(tree), "refs/heads/main")
+			r.write("tag", signedTag(t, rawTag(tagged, "commit", "v1.0.0"), withOpenPGP(jane)), "refs/tags/v1.0.0")
+			left := r.commit("main", r.files(map[string]string{"fn.js": "2"}), "left")
+			r.commit("main", r.files(map[string]string{"fn.js": "3"}), "the tip")
+			s := newSSHD(t, way.sshd...)
+			c := newClient(t)
+			got, err := c.Resolve(t.Context(), s.repo(r), gitsource.Selection{Reference: "semver:^1",
+				Verification: gitsource.Verification{Mode: gitsource.VerifyTag, Keys: [][]byte{publicKey(t, jane)}}}, 0)
+			g.Expect(err).NotTo(HaveOccurred())
+			g.Expect(got.Ref).To(Equal("refs/tags/v1.0.0"))
+			g.Expect(got.Commit).To(Equal(tagged))
+			g.Expect(got.Signer).To(HavePrefix("OpenPGP " + jane.PrimaryKey.KeyIdString()))
+			files, err := newClient(t).Fetch(t.Context(), s.repo(r), tagged, gitsource.Selection{})
+			g.Expect(err).NotTo(HaveOccurred(), "a build knows the commit only")
+			g.Expect(files.ID).To(Equal(tree))
+			g.Expect(files.Close()).To(Succeed())
+			_, err = c.Resolve(t.Context(), s.repo(r), gitsource.Selection{Reference: left}, 0)
+			if strings.HasPrefix(way.name, "protocol v0, ") {
+				g.Expect(err).To(And(MatchError(gitsource.ErrRefNotFound), MatchError(ContainSubstring("gives only what a branch or tag leads to"))))
+			} else {
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+		})
+	}
+}

@@ -33,7 +33,7 @@ func TestSSHReadsEveryKindOfServer(t *testing.T) {
 			}
 			s := newSSHD(t, way.sshd...)
 			readsAll(t, r, s.repo(r))
-			NewWithT(t).Expect(s.met()).To(Equal(1), "connections: each command goes over the one before")
+			NewWithT(t).Expect(s.met()).To(BeNumerically("<=", 2), "connections: each command goes over the one before, until one is refused")
 		})
 	}
 }

@@ -125,8 +125,11 @@ func newSSHDWith(t testing.TB, client keyFile, rows ...string) *sshd {
 	authorized := filepath.Join(dir, "authorized_keys")
 	write(t, authorized, client.public+"\n")
 	s.config = filepath.Join(dir, "sshd_config")
+	if !slices.ContainsFunc(rows, func(row string) bool { return strings.HasPrefix(row, "AcceptEnv ") }) { // sshd adds them up
+		rows = append(rows, "AcceptEnv GIT_PROTOCOL")
+	}
 	write(t, s.config, strings.Join(append(rows,
-		"HostKey "+s.host.path, "AuthorizedKeysFile "+authorized, "AcceptEnv GIT_PROTOCOL", "StrictModes no", "UsePAM no",
+		"HostKey "+s.host.path, "AuthorizedKeysFile "+authorized, "StrictModes no", "UsePAM no",
 		"PermitRootLogin yes", "PasswordAuthentication no", "KbdInteractiveAuthentication no", "LogLevel VERBOSE", "PidFile none",
 		"SetEnv HOME=/nonexistent GIT_CONFIG_NOSYSTEM=1", ""), "\n"))
 	if s.listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
