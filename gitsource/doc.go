@@ -1,8 +1,8 @@
 // Package gitsource turns a Git reference into a revision, and a revision into files.
 //
-// In goes a Repository (a URL and the credentials to read it with), a reference such as "main", and a
-// base directory. Out comes a Revision: the commit, and the id of the tree under the base directory, which
-// is what a build depends on. In goes that commit again, and out comes a Tree: the files to build.
+// In goes a Repository (a URL and the credentials to read it with) and a Selection: a reference such as "main",
+// a base directory, and what joins it. Out comes a Revision: the commit, and the id of the tree that the selection
+// makes of it, which is what a build depends on. In goes that commit again, and out comes a Tree: the files to build.
 // NewTree gives the same for files that were never in Git, and NextPoll says when to look again.
 //
 // The package never writes to a repository, never runs a program, never knows a cluster, and never lets

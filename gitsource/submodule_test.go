@@ -418,3 +418,22 @@ func TestSubmodulesOfAnUnsignedCommitAreNotAskedFor(t *testing.T) {
 	g.Expect(err).To(MatchError(gitsource.ErrUnverified))
 	g.Expect(s.count("/lib.git/")).To(BeZero())
 }
+
+func TestSubmodulesOverSSH(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	r := newRepository(t)
+	lib, open := r.neighbour("lib.git"), newRepository(t).neighbour("open.git")
+	libCommit := lib.commit("main", lib.files(map[string]string{"lib.js": "lib"}), "lib")
+	openCommit := open.commit("main", open.files(map[string]string{"open.js": "open"}), "open")
+	elsewhere := newGitServer(t, open, nil)
+	commit := r.commit("main", r.tree("100644 "+r.blob(gitmodules("lib", "../lib.git", "open", elsewhere.URL+"/open.git"))+" .gitmodules",
+		"160000 "+libCommit+" lib", "160000 "+openCommit+" open"), "super")
+	s := newSSHD(t)
+	tree, err := newClient(t).Fetch(t.Context(), s.repo(r), commit, gitsource.Selection{Submodules: true})
+	g.Expect(err).NotTo(HaveOccurred())
+	g.Expect(content(t, tree, "lib/lib.js")).To(Equal("lib"))
+	g.Expect(content(t, tree, "open/open.js")).To(Equal("open"))
+	g.Expect(tree.Close()).To(Succeed())
+	g.Expect(s.met()).To(Equal(1), "the submodule comes over the same connection")
+}
