@@ -286,7 +286,10 @@ func (s *goSSHD) cut() {
 }
 
 func (s *goSSHD) serve(conn net.Conn) {
-	_, channels, requests, err := ssh.NewServerConn(conn, s.config)
+	s.mu.Lock()
+	config := s.config
+	s.mu.Unlock()
+	_, channels, requests, err := ssh.NewServerConn(conn, config)
 	if err != nil {
 		_ = conn.Close()
 		return

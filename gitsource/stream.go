@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 )
@@ -37,7 +38,7 @@ func (s *stream) refs(ctx context.Context, names []string, visit func(ref)) erro
 			return nil // they were visited: it lists them unasked
 		}
 		if _, err := say.Write(lsRefs(able, names).Bytes()); err != nil {
-			return err
+			return fmt.Errorf("send request: %w", err)
 		}
 		return readRefs(answer, s.limits.Refs, visit)
 	})
@@ -60,7 +61,7 @@ func (s *stream) pack(ctx context.Context, w want, store func(io.Reader) error) 
 	return s.talk(ctx, func(ref) {}, func(able abilities, answer *capReader, say io.Writer) error {
 		answer.left = s.packBytes()
 		if _, err := say.Write(packRequest(able, w).Bytes()); err != nil {
-			return err
+			return fmt.Errorf("send request: %w", err)
 		}
 		pack, err := packReader(answer, able)
 		if err == nil {
