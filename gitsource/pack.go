@@ -1,25 +1,27 @@
 package gitsource
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/idxfile"
 	"github.com/go-git/go-git/v5/plumbing/format/packfile"
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
 const (
-	// packObjects bounds the objects of a pack: go-git keeps about 300 bytes for each while it reads the pack.
+	// packObjects bounds the objects of a pack: about 100 bytes are kept for each while the pack is read.
 	packObjects = 500_000
 	// packInflation bounds what a pack inflates to, as a multiple of Limits.PackBytes.
 	packInflation = 8
+	// metaBytes bounds commits, tags and single directories, which are read into memory: such a directory has more than
+	// a hundred thousand entries.
+	metaBytes = 8 << 20
 )
 
 // storePack writes a pack into a mirror's directory. A thin pack, whose deltas are of objects in objects, is
@@ -29,6 +31,7 @@ func storePack(dir string, r io.Reader, thin bool, objects storer.EncodedObjectS
 		if p := recover(); p != nil { // go-git has met packs that made it panic
 			err = fmt.Errorf("read pack: %w: %v", errProtocol, p)
 		}
+		err = diskError(err)
 	}()
 	file, err := os.CreateTemp(dir, "incoming-")
 	if err != nil {
@@ -39,117 +42,192 @@ func storePack(dir string, r io.Reader, thin bool, objects storer.EncodedObjectS
 	if _, err := io.Copy(file, &capReader{r: r, left: limits.PackBytes, what: "pack"}); err != nil {
 		return err
 	}
-	count, err := inspectPack(file, limits)
-	if err != nil || count == 0 {
+	p, err := scanPack(file, limits)
+	if err != nil || len(p.objects) == 0 {
 		return err
 	}
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
+	if !thin {
+		if err := p.resolve(nil, nil); err != nil {
+			return err
+		}
+		return keepPack(dir, file, p)
+	}
+	return p.resolve(objects, func(kind plumbing.ObjectType, content []byte) error {
+		object := &plumbing.MemoryObject{}
+		object.SetType(kind)
+		if _, err := object.Write(content); err != nil {
+			return err
+		}
+		_, err := objects.SetEncodedObject(object)
 		return err
-	}
-	if thin {
-		// The storage's own lazy writer keeps a file open per object until the pack ends: hide it.
-		plain := struct{ storer.EncodedObjectStorer }{objects}
-		return malformed(parse(packfile.NewParserWithStorage(packfile.NewScanner(file), plain)))
-	}
-	return keepPack(dir, file)
+	})
 }
 
-func parse(parser *packfile.Parser, err error) (plumbing.Hash, error) {
-	if err != nil {
-		return plumbing.ZeroHash, err
+// diskError makes a failure of the disk one that passes, without the names of files.
+func diskError(err error) error {
+	var failed *os.PathError
+	var renamed *os.LinkError
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return &UnavailableError{Err: errDiskFull}
+	case errors.As(err, &failed):
+		return &UnavailableError{Err: fmt.Errorf("keep objects: %w", failed.Err)}
+	case errors.As(err, &renamed):
+		return &UnavailableError{Err: fmt.Errorf("keep objects: %w", renamed.Err)}
 	}
-	return parser.Parse()
+	return err
 }
 
-// malformed says of what go-git could not read that the server did not send it whole or right.
-func malformed(_ plumbing.Hash, err error) error {
-	if err != nil {
-		return fmt.Errorf("read pack: %w", err)
-	}
-	return nil
-}
+var errDiskFull = errors.New("keep objects: the disk that holds the mirrors is full")
 
-// keepPack indexes a pack and puts both where Git has them, the index last: without it there is no pack.
-func keepPack(dir string, file *os.File) error {
-	index := &idxfile.Writer{}
-	sum, err := parse(packfile.NewParser(packfile.NewScanner(file), index))
-	if err != nil {
-		return fmt.Errorf("read pack: %w", err)
-	}
-	entries, err := index.Index()
-	if err != nil {
-		return err
-	}
-	var encoded bytes.Buffer
-	if _, err := idxfile.NewEncoder(&encoded).Encode(entries); err != nil {
-		return err
-	}
+// keepPack puts a pack and its index where Git has them, the index last: without it there is no pack.
+func keepPack(dir string, file *os.File, p *pack) (err error) {
 	packs := filepath.Join(dir, "objects", "pack")
 	if err := os.MkdirAll(packs, 0o700); err != nil {
 		return err
 	}
-	base := filepath.Join(packs, "pack-"+sum.String())
+	index, err := os.CreateTemp(dir, "incoming-")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(index.Name())
+	err = p.writeIndex(index)
+	if closed := index.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	base := filepath.Join(packs, "pack-"+p.sum.String())
 	if err := os.Rename(file.Name(), base+".pack"); err != nil {
 		return err
 	}
-	return os.WriteFile(base+".idx", encoded.Bytes(), 0o600)
+	return os.Rename(index.Name(), base+".idx")
 }
 
-// inspectPack reads a pack once without keeping anything, before go-git does, which inflates each object into memory as
-// large as it says it is.
-func inspectPack(file *os.File, limits Limits) (count uint32, err error) {
+// pack is what is learned of a pack: nothing that grows with the size of its objects.
+type pack struct {
+	scanner *packfile.Scanner
+	limits  Limits
+	objects []packedObject // in the order of the pack
+	sum     plumbing.Hash
+	// byOffset and byID are the deltas, sorted by the base that they name in one or the other way.
+	byOffset, byID []delta
+}
+
+// packedObject is one object of a pack. A delta has no id until it is resolved.
+type packedObject struct {
+	id     plumbing.Hash
+	crc    uint32
+	offset int64
+	kind   plumbing.ObjectType
+}
+
+// scanPack reads a pack once, checks its limits and its checksum, and learns the ids of what is no delta. No object
+// is in memory meanwhile, however large it says it is.
+func scanPack(file *os.File, limits Limits) (*pack, error) {
 	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return 0, err
+		return nil, err
 	}
-	scanner := packfile.NewScanner(file)
-	_, count, err = scanner.Header()
+	p := &pack{scanner: packfile.NewScanner(file), limits: limits}
+	_, count, err := p.scanner.Header()
 	switch {
 	case err != nil:
-		return 0, incomplete(err)
+		return nil, incomplete(err)
 	case count > packObjects:
-		return 0, errorf(ErrTooLarge, "pack has %d objects, more than %d", count, packObjects)
+		return nil, errorf(ErrTooLarge, "pack has %d objects, more than %d", count, packObjects)
 	}
 	var total int64
 	for range count {
-		size, err := inspectObject(scanner, limits.FileBytes)
+		size, err := p.scanObject()
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
 		if total += size; total > packInflation*limits.PackBytes {
-			return 0, errorf(ErrTooLarge, "pack inflates to more than %d bytes", packInflation*limits.PackBytes)
+			return nil, errorf(ErrTooLarge, "pack inflates to more than %d bytes", packInflation*limits.PackBytes)
 		}
 	}
-	return count, nil
+	if p.sum, err = p.scanner.Checksum(); err != nil {
+		return nil, incomplete(err)
+	}
+	return p, nil
 }
 
-// inspectObject returns how large the next object is once its deltas are applied.
-func inspectObject(scanner *packfile.Scanner, limit int64) (int64, error) {
-	header, err := scanner.NextObjectHeader()
+// scanObject returns how large the next object is once its deltas are applied.
+func (p *pack) scanObject() (int64, error) {
+	header, err := p.scanner.NextObjectHeader()
 	if err != nil {
 		return 0, incomplete(err)
 	}
+	object := packedObject{offset: header.Offset, kind: header.Type}
+	limit := p.limit(header.Type)
 	if header.Length > limit {
-		return 0, errorf(ErrTooLarge, "an object of %d bytes is larger than the limit of %d for a file", header.Length, limit)
+		return 0, errorf(ErrTooLarge, "%s of %d bytes is larger than the limit of %d", what(header.Type), header.Length, limit)
 	}
+	size := header.Length
+	if header.Type.IsDelta() {
+		if object.crc, size, err = p.scanDelta(limit); err != nil {
+			return 0, err
+		}
+		at := delta{at: len(p.objects), base: header.OffsetReference, id: header.Reference}
+		if header.Type == plumbing.OFSDeltaObject {
+			p.byOffset = append(p.byOffset, at)
+		} else {
+			p.byID = append(p.byID, at)
+		}
+	} else {
+		hasher := plumbing.NewHasher(header.Type, header.Length)
+		var n int64
+		if n, object.crc, err = p.scanner.NextObject(hasher); err != nil {
+			return 0, incomplete(err)
+		}
+		if n != header.Length {
+			return 0, fmt.Errorf("read object: %w", errProtocol)
+		}
+		object.id = hasher.Sum()
+	}
+	p.objects = append(p.objects, object)
+	return size, nil
+}
+
+// scanDelta reads a delta without keeping it, and returns how large what it makes is.
+func (p *pack) scanDelta(limit int64) (crc uint32, size int64, err error) {
 	head := &headWriter{}
-	if _, _, err := scanner.NextObject(head); err != nil {
-		return 0, incomplete(err)
-	}
-	if !header.Type.IsDelta() {
-		return header.Length, nil
+	if _, crc, err = p.scanner.NextObject(head); err != nil {
+		return 0, 0, incomplete(err)
 	}
 	_, n := binary.Uvarint(head.data) // of the base
 	if n <= 0 {
-		return 0, fmt.Errorf("read delta: %w", errProtocol)
+		return 0, 0, fmt.Errorf("read delta: %w", errProtocol)
 	}
-	size, m := binary.Uvarint(head.data[n:])
+	target, m := binary.Uvarint(head.data[n:])
 	if m <= 0 {
-		return 0, fmt.Errorf("read delta: %w", errProtocol)
+		return 0, 0, fmt.Errorf("read delta: %w", errProtocol)
 	}
-	if size > uint64(limit) {
-		return 0, errorf(ErrTooLarge, "an object of %d bytes is larger than the limit of %d for a file", size, limit)
+	if target > uint64(limit) {
+		return 0, 0, errorf(ErrTooLarge, "an object of %d bytes is larger than the limit of %d", target, limit)
 	}
-	return int64(size), nil
+	return crc, int64(target), nil
+}
+
+// limit is how large an object of a kind may be. What a delta makes is only known later.
+func (p *pack) limit(kind plumbing.ObjectType) int64 {
+	switch kind {
+	case plumbing.CommitObject, plumbing.TreeObject, plumbing.TagObject:
+		return min(metaBytes, p.limits.FileBytes)
+	}
+	return p.limits.FileBytes
+}
+
+// what names a kind of object for a person.
+func what(kind plumbing.ObjectType) string {
+	switch kind {
+	case plumbing.TreeObject:
+		return "a directory"
+	case plumbing.CommitObject, plumbing.TagObject:
+		return "a " + kind.String()
+	}
+	return "a file"
 }
 
 // incomplete keeps an end of input apart from bytes that are wrong.
