@@ -33,7 +33,7 @@ import (
 )
 
 // patience is how long any one thing is waited for.
-const patience = 15 * time.Minute
+const patience = time.Hour
 
 // systemNamespace is gitfn's own.
 const systemNamespace = "gitfn-system"
