@@ -131,15 +131,16 @@ func (a *assembly) tryUse(ctx context.Context, p *part, f func() error) (err err
 		}
 		err := f()
 		a.refused = p.path == "" && (errors.Is(err, ErrUnsafeTree) || errors.Is(err, ErrBaseDirNotFound) || errors.Is(err, ErrTooLarge))
-		if a.stored += max(0, p.mirror.bytes()-before); err == nil && a.stored > a.limits.PackBytes+measured {
-			return errorf(ErrTooLarge, "read tree: its repositories add more than %d bytes together", a.limits.PackBytes)
+		if a.stored += max(0, p.mirror.bytes()-before); err == nil && a.stored > storedMost*a.limits.PackBytes {
+			return errorf(ErrTooLarge, "read tree: its repositories take more than %d bytes together", storedMost*a.limits.PackBytes)
 		}
 		return err
 	})
 }
 
-// measured is how much more than its bytes a pack may take on disk: its index, and blocks that are not full.
-const measured = 16 << 20
+// storedMost bounds what all repositories of a tree add to the disk, as a multiple of Limits.PackBytes: an index, and blocks
+// that are not full, count as well.
+const storedMost = 2
 
 // readCommit reads a commit.
 func readCommit(from objectReader, id string) (*object.Commit, error) {

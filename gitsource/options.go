@@ -38,8 +38,8 @@ type Options struct {
 
 // Limits bounds what one repository may cost. A zero field means its default.
 type Limits struct {
-	// PackBytes bounds one pack as it is sent, and what the repositories of one Tree add to the disk
-	// together. Default 512 MiB.
+	// PackBytes bounds one pack as it is sent. What the repositories of one Tree add to the disk together is
+	// bounded by twice as much. Default 512 MiB.
 	PackBytes int64
 	// FileBytes bounds one file of a Tree. Default 64 MiB.
 	FileBytes int64

@@ -314,6 +314,16 @@ func TestSubmodulesAreBounded(t *testing.T) {
 		{name: "one more", build: many(5, 1), limits: limits(func(l *gitsource.Limits) { l.Submodules = 4 }), message: "there are more than 4 submodules"},
 		{name: "files count together", build: many(4, 5), limits: limits(func(l *gitsource.Limits) { l.Files = 20 }), message: "more than 20 files and directories"},
 		{name: "bytes count together", build: many(4, 5), limits: limits(func(l *gitsource.Limits) { l.TotalBytes = 1500 }), message: "its files have more than 1500 bytes"},
+		{name: "what is stored counts together", build: func(r *repository) string {
+			var urls, rows []string
+			for i := range 4 { // each is less than a pack may be, and comes with its blobs
+				lib := r.neighbour(fmt.Sprintf("lib%d.git", i))
+				lib.config("uploadpack.allowFilter", "false")
+				urls = append(urls, fmt.Sprint("m", i), fmt.Sprintf("../lib%d.git", i))
+				rows = append(rows, fmt.Sprintf("160000 %s m%d", lib.commit("main", lib.files(map[string]string{"large": fmt.Sprint(i) + noise(80_000)}), "lib"), i))
+			}
+			return r.commit("main", r.tree(append([]string{"100644 " + r.blob(gitmodules(urls...)) + " .gitmodules"}, rows...)...), "many")
+		}, limits: limits(func(l *gitsource.Limits) { l.PackBytes = 100_000 }), message: "its repositories take more than 200000 bytes together"},
 		{name: "depth counts together", build: func(r *repository) string { return chain(r, 4) }, limits: limits(func(l *gitsource.Limits) { l.Depth = 3 }), message: "directories are more than 3 deep"},
 	}
 	for _, row := range rows {
