@@ -3,6 +3,7 @@ package executor
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -138,6 +139,8 @@ type build struct {
 	dir   string
 	// change may alter the options of a stage before it runs.
 	change func(builder.Stage, *options)
+	// auth is how the Git source's Secret is read; basic if it is empty.
+	auth string
 	// npm is what the package manager does, as a shell script.
 	npm string
 }
@@ -497,7 +500,7 @@ func gitBuild(t *testing.T, s *store, files map[string]string) *build {
 	b.write("git-credentials/username", username)
 	b.write("git-credentials/password", password)
 	b.change = func(_ builder.Stage, o *options) {
-		o.gitCredentials, o.gitAuth = filepath.Join(b.dir, "git-credentials"), "basic"
+		o.gitCredentials, o.gitAuth = filepath.Join(b.dir, "git-credentials"), cmp.Or(b.auth, "basic")
 	}
 	return b
 }

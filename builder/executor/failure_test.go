@@ -139,6 +139,16 @@ func TestGitFailures(t *testing.T) {
 			arrange: func(b *build) { b.write("git-credentials/password", "wrong horse") }, class: builder.ClassGitAuth, says: ""},
 		{name: "the Secret has no password", files: map[string]string{"fn/handler.js": hello},
 			arrange: func(b *build) { _ = os.Remove(filepath.Join(b.dir, "git-credentials/password")) }, class: builder.ClassGitAuth, says: "the Secret has no key password"},
+		{name: "the Secret is of another kind", files: map[string]string{"fn/handler.js": hello},
+			arrange: func(b *build) { b.auth = "githubApp" }, class: builder.ClassGitAuth, says: "the Secret has no key githubAppID"},
+		{name: "the Secret has a proxy that is none", files: map[string]string{"fn/handler.js": hello},
+			arrange: func(b *build) { b.write("git-credentials/proxy", "horse:3128") }, class: builder.ClassGitAuth, says: "proxy cannot be used"},
+		{name: "the Secret has a proxy that nobody may reach", files: map[string]string{"fn/handler.js": hello},
+			arrange: func(b *build) {
+				b.write("git-credentials/proxy", "http://u:horse@169.254.169.254")
+				b.plan.Origin.URL = "http://203.0.113.1/fn.git"
+			},
+			class: builder.ClassSourceInvalid, says: "169.254.169.254"},
 		{name: "the commit is gone", files: map[string]string{"fn/handler.js": hello},
 			arrange: func(b *build) { b.plan.Origin.Commit = strings.Repeat("1", 40) }, class: builder.ClassRefNotFound, says: "1111"},
 	}
@@ -157,7 +167,7 @@ func TestGitFailures(t *testing.T) {
 			g.Expect(failure.Message).To(ContainSubstring(row.says))
 			g.Expect(all[builder.StageInstall].code).To(Equal(exitGaveUp))
 			g.Expect(all[builder.StagePush].code).To(Equal(exitGaveUp))
-			g.Expect(all[builder.StageFetch].out).NotTo(ContainSubstring("horse"))
+			g.Expect(all[builder.StageFetch].out + failure.Message).NotTo(ContainSubstring("horse"))
 		})
 	}
 }

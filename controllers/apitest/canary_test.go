@@ -1,6 +1,8 @@
 package apitest
 
 import (
+	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -14,6 +16,7 @@ import (
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 	"github.com/gitfn/gitfn/builder"
+	"github.com/gitfn/gitfn/gitsource"
 )
 
 // TestPasswordIsNowhere lets a password go through all that happens to a
@@ -78,4 +81,47 @@ func TestPasswordIsNowhere(t *testing.T) {
 		before, _, found := strings.Cut(seen.String(), form)
 		w.Expect(found).To(BeFalse(), "%s after …%s", form, before[max(0, len(before)-300):])
 	}
+}
+
+// TestNothingOfASecretIsTold puts a canary into every key of a Secret, for every kind.
+func TestNothingOfASecretIsTold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.push("main", files{"hello/handler.js": handler})
+	w.git.set(func(s *gitServer) { s.password = "another" })
+	all := map[string]string{}
+	for _, key := range gitsource.SecretKeys() {
+		all[key] = "c4n4ry-" + key
+	}
+	without := func(keys ...string) map[string]string {
+		rest := maps.Clone(all)
+		for _, key := range keys {
+			delete(rest, key)
+		}
+		return rest
+	}
+	var seen strings.Builder
+	for i, row := range []struct {
+		kind functionv1.AuthType
+		keys map[string]string
+		says string
+	}{
+		{functionv1.AuthBasic, all, "tls.crt and tls.key are no certificate and its key"},
+		{functionv1.AuthBasic, without("tls.crt", "tls.key"), "proxy cannot be used"},
+		{functionv1.AuthBasic, without("tls.crt", "tls.key", "proxy"), "noProxy, but no key proxy"},
+		{functionv1.AuthBasic, without("tls.crt", "tls.key", "proxy", "noProxy"), "CA bundle: it holds no certificate"},
+		{functionv1.AuthBasic, without("tls.crt", "tls.key", "proxy", "noProxy", "ca.crt"), "user or token refused (401)"},
+		{functionv1.AuthKey, without("tls.crt", "tls.key", "proxy", "noProxy"), "has key and ssh-privatekey, and they differ"},
+		{functionv1.AuthKey, without("tls.crt", "tls.key", "proxy", "noProxy", "key"), "the Secret holds an SSH key, which serves ssh URLs only"},
+		{functionv1.AuthGitHubApp, without("tls.crt", "tls.key", "proxy", "noProxy"), "githubAppInstallationID is no number"},
+	} {
+		name := fmt.Sprint("fn-", i)
+		w.secret(name, row.keys)
+		w.function(name, withSecret(name), func(fn *functionv1.Function) { fn.Spec.Source.GitRepository.Auth.Type = row.kind })
+		fn, _ := w.pass(name)
+		w.Expect(fn.Status.Source.Class).To(Equal("GitAuth"))
+		w.Expect(jsonOf(fn.Status)).To(And(ContainSubstring(row.says), ContainSubstring("check Secret "+name)), name)
+		seen.WriteString(jsonOf(fn) + strings.Join(w.events.taken(), "\n"))
+	}
+	w.Expect(seen.String()).NotTo(ContainSubstring("c4n4ry"))
 }
