@@ -66,6 +66,9 @@ var errTimeout = errors.New("no answer in time")
 
 // timedOut tells the timeout of a request from the end of the caller's context.
 func timedOut(ctx context.Context, err error) error {
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-ctx.Done() // package net looks at the deadline itself, and may be a moment ahead
+	}
 	switch {
 	case ctx.Err() == nil:
 		return err

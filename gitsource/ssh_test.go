@@ -2,6 +2,7 @@ package gitsource_test
 
 import (
 	"fmt"
+	"syscall"
 	"testing"
 	"time"
 
@@ -302,4 +303,42 @@ func TestSSHAddressesAreRefused(t *testing.T) {
 		}
 	}
 	g.Expect(s.met()).To(BeZero())
+}
+
+// BenchmarkSSHRefs is what a refs request costs this process, which is the client: sshd has its own.
+func BenchmarkSSHRefs(b *testing.B) {
+	r, _ := monorepo(b, 1)
+	for _, way := range []struct {
+		name string
+		cut  bool
+	}{{"on a connection that rests", false}, {"on a new connection", true}} {
+		b.Run(way.name, func(b *testing.B) {
+			g := NewWithT(b)
+			s := newSSHD(b)
+			c := newClient(b)
+			resolve := func() {
+				_, err := c.Resolve(b.Context(), s.repo(r), gitsource.Selection{Reference: "main", BaseDir: "f0"}, 0)
+				g.Expect(err).NotTo(HaveOccurred())
+			}
+			resolve()
+			before := cpu(b)
+			for b.Loop() {
+				if way.cut {
+					s.cut()
+				}
+				resolve()
+			}
+			b.ReportMetric(float64((cpu(b)-before).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+			b.ReportMetric(float64(s.met())/float64(b.N), "connections/op")
+		})
+	}
+}
+
+// cpu is what this process has used so far.
+func cpu(b *testing.B) time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
