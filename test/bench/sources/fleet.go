@@ -27,8 +27,13 @@ type fleet struct {
 	judge   func(f *figures, m rested)
 }
 
-// namespaces is how many namespaces Functions are spread over.
-const namespaces = 10
+const (
+	// namespaces is how many namespaces Functions are spread over.
+	namespaces = 10
+	// atOnce is how many Functions are on their way at once: what a thousand cost that are applied together is
+	// another question.
+	atOnce = 48
+)
 
 // rested is what was used while Functions were at rest.
 type rested struct {
@@ -119,20 +124,21 @@ func (fl fleet) apply(ctx context.Context, c *cluster, server *gitServer, f *fig
 	}
 	began := time.Now()
 	group, grouped := errgroup.WithContext(ctx)
-	group.SetLimit(8)
+	group.SetLimit(atOnce)
 	for i := range fl.functions {
 		group.Go(func() error {
-			return c.client.Create(grouped, &functionv1.Function{
-				ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: fmt.Sprintf("f%04d", i)},
-				Spec: functionv1.FunctionSpec{
-					Runtime: "nodejs22",
-					Source: functionv1.Source{GitRepository: &functionv1.GitRepository{
-						URL: server.url + fmt.Sprintf("/r%03d.git", i%fl.repositories), Reference: "main", BaseDir: directory(i),
-						Interval: &metav1.Duration{Duration: fl.interval},
-					}},
-				},
+			fn := fl.function(server, i)
+			if err := c.client.Create(grouped, fn); err != nil {
+				return err
+			}
+			return c.eventually(grouped, "Function "+fn.Name+" to serve", func() (bool, error) {
+				err := c.player.Get(grouped, client.ObjectKeyFromObject(fn), fn)
+				return err == nil && conditions.IsReady(fn), client.IgnoreNotFound(err)
 			})
 		})
+		if i%100 == 99 {
+			say("%s: %d Functions are applied after %.0fs", fl.row, i+1, time.Since(began).Seconds())
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("create Functions: %w", err)
@@ -140,9 +146,22 @@ func (fl fleet) apply(ctx context.Context, c *cluster, server *gitServer, f *fig
 	if err := fl.until(ctx, c, "all Functions to serve", func(functionv1.Function) bool { return true }); err != nil {
 		return err
 	}
-	f.add("applied to serving, builds played", "s", time.Since(began).Seconds())
+	f.add(fmt.Sprintf("applied to serving, %d at once, builds played", atOnce), "s", time.Since(began).Seconds())
 	f.add("builds", "", float64(c.player.built())).exactly(float64(fl.functions))
 	return nil
+}
+
+func (fl fleet) function(server *gitServer, i int) *functionv1.Function {
+	return &functionv1.Function{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace(i), Name: fmt.Sprintf("f%04d", i)},
+		Spec: functionv1.FunctionSpec{
+			Runtime: "nodejs22",
+			Source: functionv1.Source{GitRepository: &functionv1.GitRepository{
+				URL: server.url + fmt.Sprintf("/r%03d.git", i%fl.repositories), Reference: "main", BaseDir: directory(i),
+				Interval: &metav1.Duration{Duration: fl.interval},
+			}},
+		},
+	}
 }
 
 func namespace(i int) string { return fmt.Sprintf("team-%d", i%namespaces) }
