@@ -82,7 +82,7 @@ func (ms *mirrors) acquire(key string) (*mirror, error) {
 		m = &mirror{owner: ms, key: key, serial: ms.serial, turn: make(chan struct{}, 1)}
 		m.dir = filepath.Join(ms.dir, key+"-"+strconv.Itoa(ms.serial))
 		if err := os.MkdirAll(m.dir, 0o700); err != nil {
-			return nil, &UnavailableError{Err: fmt.Errorf("make mirror: %w", err)}
+			return nil, diskError(err)
 		}
 		ms.live[key] = m
 	}
@@ -108,15 +108,25 @@ func (m *mirror) release() {
 	if m.dropped && m.pins == 0 {
 		gone = append(gone, m.dir)
 	}
-	gone = append(gone, ms.evict()...)
+	gone = append(gone, ms.evict(ms.quota)...)
 	ms.mu.Unlock()
 	for _, dir := range gone {
 		_ = os.RemoveAll(dir) // what stays is removed by the next New
 	}
 }
 
-// evict takes mirrors that nobody uses out, the least recently used first, until the quota is kept.
-func (ms *mirrors) evict() (gone []string) {
+// shrink removes mirrors that nobody uses, the least recently used first, until all take no more than that many bytes.
+func (ms *mirrors) shrink(to int64) {
+	ms.mu.Lock()
+	gone := ms.evict(to)
+	ms.mu.Unlock()
+	for _, dir := range gone {
+		_ = os.RemoveAll(dir)
+	}
+}
+
+// evict is shrink without the disk: it returns what is to be removed.
+func (ms *mirrors) evict(to int64) (gone []string) {
 	var total int64
 	var idle []*mirror
 	for _, m := range ms.live {
@@ -127,7 +137,7 @@ func (ms *mirrors) evict() (gone []string) {
 	}
 	slices.SortFunc(idle, func(a, b *mirror) int { return a.used - b.used })
 	for _, m := range idle {
-		if total <= ms.quota {
+		if total <= to {
 			break
 		}
 		total -= m.size
@@ -198,7 +208,7 @@ func (m *mirror) fetchCommit(ctx context.Context, from remote, commit string) er
 // wantShallow is one object with what it leads to, but without history and, if the server can do that, blobs.
 func (m *mirror) wantShallow(able abilities, id string) want {
 	w := want{ids: []string{id}, shallow: true, blobless: able.filters()}
-	if able.version == 2 && w.blobless && able.shallow() {
+	if able.version == 2 && able.shallow() {
 		w.haves = m.commits[max(0, len(m.commits)-haveMost):]
 	}
 	return w
@@ -240,13 +250,44 @@ func (m *mirror) fetch(ctx context.Context, from remote, w want) error {
 		return fmt.Errorf("mirror has %d packs and %d commits: %w", m.packs, len(m.commits), errBroken)
 	}
 	err := from.pack(ctx, w, func(pack io.Reader) error {
-		return storePack(m.dir, pack, thin, m.storage(), m.owner.limits)
+		return storePack(m.dir, &growth{r: pack, of: m}, thin, m.storage(), m.owner.limits)
 	})
 	if err == nil && !thin {
 		m.packs++
 	}
+	if errors.Is(err, errDiskFull) {
+		m.drop()
+		m.owner.shrink(0)
+	}
+	if errors.Is(err, ErrTooLarge) && w.shallow && !w.blobless {
+		err = fmt.Errorf("%w; the server cannot leave files out, as it could with uploadpack.allowFilter, so that all of the commit counts", err)
+	}
 	m.measure()
 	return err
+}
+
+// growth counts what a mirror takes on disk while a pack arrives.
+type growth struct {
+	r       io.Reader
+	of      *mirror
+	pending int64
+}
+
+// growthStep is how much arrives between two looks at the quota.
+const growthStep = 1 << 20
+
+// Read passes bytes on, and makes room for them.
+func (g *growth) Read(p []byte) (int, error) {
+	n, err := g.r.Read(p)
+	if g.pending += int64(n); g.pending >= growthStep {
+		ms := g.of.owner
+		ms.mu.Lock()
+		g.of.size += g.pending
+		ms.mu.Unlock()
+		g.pending = 0
+		ms.shrink(ms.quota)
+	}
+	return n, err
 }
 
 // measure counts what the mirror takes on disk.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -39,7 +40,7 @@ func storePack(dir string, r io.Reader, thin bool, objects storer.EncodedObjectS
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()
-	if _, err := io.Copy(file, &capReader{r: r, left: limits.PackBytes, what: "pack"}); err != nil {
+	if _, err := io.Copy(file, &capReader{r: r, left: limits.PackBytes, what: fmt.Sprintf("a pack of more than %d bytes", limits.PackBytes)}); err != nil {
 		return err
 	}
 	p, err := scanPack(file, limits)
@@ -63,13 +64,16 @@ func storePack(dir string, r io.Reader, thin bool, objects storer.EncodedObjectS
 	})
 }
 
-// diskError makes a failure of the disk one that passes, without the names of files.
+// diskError makes a failure of the disk one that passes, without the names of files. Where the mirror was removed, a new
+// one cures it.
 func diskError(err error) error {
 	var failed *os.PathError
 	var renamed *os.LinkError
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return &UnavailableError{Err: errDiskFull}
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("keep objects: %w: its directory is gone", errBroken)
 	case errors.As(err, &failed):
 		return &UnavailableError{Err: fmt.Errorf("keep objects: %w", failed.Err)}
 	case errors.As(err, &renamed):
