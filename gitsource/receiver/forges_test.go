@@ -23,7 +23,7 @@ func TestForgesAreDocumented(t *testing.T) {
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(receiver.Forges()).To(Equal([]string{"azuredevops", "bitbucket", "forgejo", "generic", "gitea", "github", "gitlab"}))
 	for _, name := range receiver.Forges() {
-		g.Expect(string(page)).To(ContainSubstring("| `"+name+"` |"))
+		g.Expect(string(page)).To(ContainSubstring("| `" + name + "` |"))
 	}
 }
 
