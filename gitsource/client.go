@@ -97,8 +97,10 @@ func New(options Options) (*Client, error) {
 //
 // An answer of the server that is younger than maxAge is used again: however many callers ask for refs of one
 // repository with the same credentials, one request goes out per maxAge, and it asks for all names that
-// were wanted lately. A failure stands for maxAge too, but at most ten seconds. The facts of a commit are
-// cached, so that a ref that did not move costs nothing else.
+// were wanted lately. A failure stands for all callers, whatever they want of the repository, for 30 seconds,
+// and twice as long each time up to 15 minutes, and as long as the server asks for. Whoever has a reason to ask
+// at once gives a maxAge of 3 seconds or less, or calls Forget: for him it stands for 3 seconds. The facts of a
+// commit are cached, so that a ref that did not move costs nothing else.
 //
 // With a Verification, a revision is returned only if trusted keys signed the commit, the annotated tag that the
 // reference names, or both. A good signature is remembered together with the keys; a bad one is looked at again.
@@ -125,7 +127,9 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 		if at.target != "" {
 			revision.Ref = at.target
 		}
-		src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts)
+		if src.moves.saw(reference, revision.Commit, c.options.Now(), &c.counts) {
+			c.changed(src.normalized, reference)
+		}
 	}
 	if wanted.Verification.Mode != VerifyNothing { // first: what nobody signed must not name submodules to ask for
 		revision.Signer, err = c.verify(ctx, repo, src, at, revision.Commit, wanted.Verification)

@@ -41,19 +41,15 @@ var (
 // UnavailableError is the ErrUnavailable of one request. It says nothing about the repository: what was true
 // before the request is still the best answer.
 type UnavailableError struct {
-	// RetryAfter is how long the server asked to be left alone. Zero when it did not say.
+	// RetryAfter is how long nobody will ask again: what the server wished, or the back-off of its repository.
+	// Zero when nothing speaks against asking at once.
 	RetryAfter time.Duration
 	// Err is what happened.
 	Err error
 }
 
-// Error says what happened, and when to come back if the server said so.
-func (e *UnavailableError) Error() string {
-	if e.RetryAfter > 0 {
-		return fmt.Sprintf("%v (asked to come back in %s)", e.Err, e.RetryAfter.Round(time.Second))
-	}
-	return e.Err.Error()
-}
+// Error says what happened. It says the same as long as the failure stands.
+func (e *UnavailableError) Error() string { return e.Err.Error() }
 
 // Is reports whether target is ErrUnavailable.
 func (e *UnavailableError) Is(target error) bool { return target == ErrUnavailable }

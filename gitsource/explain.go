@@ -24,7 +24,11 @@ func (s *server) judge(resp *http.Response, method string) error {
 		}
 		return nil
 	case code == http.StatusTooManyRequests, code == http.StatusRequestTimeout, code >= 500, code == http.StatusForbidden && retryAfter > 0:
-		return &UnavailableError{RetryAfter: retryAfter, Err: fmt.Errorf("the server answers %d", code)}
+		err := fmt.Errorf("the server answers %d", code)
+		if retryAfter > 0 {
+			err = fmt.Errorf("%w and asks to be left alone for %s", err, retryAfter.Round(time.Second))
+		}
+		return &UnavailableError{RetryAfter: retryAfter, Err: err}
 	case (code == http.StatusUnauthorized || code == http.StatusForbidden) && s.credentials.anonymous():
 		return errorf(ErrAuth, "the server wants credentials (%d): the repository is private or does not exist", code)
 	case code == http.StatusUnauthorized || code == http.StatusForbidden:

@@ -23,13 +23,13 @@ func (m *moves) hint(now time.Time) {
 	m.hinted = now
 }
 
-// saw notes where a reference is, and counts it if it was elsewhere.
-func (m *moves) saw(reference, id string, now time.Time, counts *counts) {
+// saw notes where a reference is, and counts it if it was elsewhere. It reports whether that was news to all.
+func (m *moves) saw(reference, id string, now time.Time, counts *counts) (news bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before, known := m.last[reference]
 	if before == id {
-		return
+		return false
 	}
 	if m.last == nil || len(m.last) >= wantedMost {
 		m.last = map[string]string{}
@@ -44,7 +44,9 @@ func (m *moves) saw(reference, id string, now time.Time, counts *counts) {
 		if !m.hinted.IsZero() {
 			counts.hintsMissed.Add(1)
 		}
+		return true
 	}
+	return false
 }
 
 // before is what a reference meant when it was last seen, or empty.

@@ -32,6 +32,10 @@ type Options struct {
 	Limits Limits
 	// HostInterval is the least time between two refs requests to one host. Zero means no limit.
 	HostInterval time.Duration
+	// Changed is told when a poll finds that a reference moved, and, with an empty reference, when a repository
+	// answers again that did not: so that others who want to know need not wait for their own next look. The URL
+	// is as NormalizeURL writes it. It is called from a goroutine of its own. Nil means that nobody wants to know.
+	Changed func(url, reference string)
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }

@@ -15,8 +15,6 @@ const (
 	wantedFor = 10 * time.Minute
 	// wantedMost is how many names are asked together.
 	wantedMost = 4096
-	// failedFor is how long at most a failure stands for an answer.
-	failedFor = 10 * time.Second
 )
 
 // refsShare is what everybody shares who asks for refs of one repository with one credential. Requests go out one
@@ -24,17 +22,19 @@ const (
 type refsShare struct {
 	ask func(ctx context.Context, names []string, visit func(ref)) error
 	now func() time.Time
+	// recovered is told of the first answer after failures. It must be quick.
+	recovered func()
 
 	mu        sync.Mutex
 	wanted    map[string]time.Time // name or range to when it was wanted last
 	answer    *refsAnswer          // the last one
 	flight    *refsAnswer          // on its way
 	forgotten int                  // how often forget was called
-	notBefore time.Time            // the server's Retry-After
+	backoff   backoff
 }
 
-func newRefsShare(ask func(context.Context, []string, func(ref)) error, now func() time.Time) *refsShare {
-	return &refsShare{ask: ask, now: now, wanted: map[string]time.Time{}}
+func newRefsShare(ask func(context.Context, []string, func(ref)) error, now func() time.Time, recovered func()) *refsShare {
+	return &refsShare{ask: ask, now: now, recovered: recovered, wanted: map[string]time.Time{}}
 }
 
 // refsAnswer is one request and, once done is closed, its answer.
@@ -107,10 +107,13 @@ func (s *refsShare) next(ctx context.Context, names []string, maxAge time.Durati
 	for _, name := range names {
 		s.wanted[name] = now
 	}
-	if a := s.answer; a != nil && a.forgotten == s.forgotten && a.covers(names) {
-		age := now.Sub(a.asked)
-		if age < maxAge && (a.err == nil || age < failedFor) {
+	if a := s.answer; a != nil {
+		age, forgotten := now.Sub(a.asked), a.forgotten != s.forgotten
+		if a.err == nil && age < maxAge && !forgotten && a.covers(names) {
 			return a, true, nil
+		}
+		if left := s.backoff.left(age, maxAge, forgotten, now); a.err != nil && left > 0 {
+			return nil, false, standing(a.err, left)
 		}
 	}
 	if f := s.flight; f != nil {
@@ -129,7 +132,7 @@ func (s *refsShare) next(ctx context.Context, names []string, maxAge time.Durati
 
 // leftAlone is an error while the server wants to be left alone. The caller holds mu.
 func (s *refsShare) leftAlone(now time.Time) error {
-	if wait := s.notBefore.Sub(now); wait > 0 {
+	if wait := s.backoff.theirs.Sub(now); wait > 0 {
 		return &UnavailableError{RetryAfter: wait, Err: errLeaveAlone}
 	}
 	return nil
@@ -147,7 +150,7 @@ func (s *refsShare) hold(err error) {
 	if after := retryAfter(err); after > 0 {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.notBefore = s.now().Add(after)
+		s.backoff.theirs = s.now().Add(after)
 	}
 }
 
@@ -173,11 +176,15 @@ func (s *refsShare) fly(ctx context.Context, flight *refsAnswer) {
 
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	recovered := s.backoff.failures > 0 && flight.err == nil
+	var wait time.Duration
+	s.backoff, wait = s.backoff.noted(flight.err, s.now())
+	flight.err = standing(flight.err, wait)
 	s.answer, s.flight = flight, nil
-	if after := retryAfter(flight.err); after > 0 {
-		s.notBefore = s.now().Add(after)
-	}
 	close(flight.done)
+	if recovered {
+		s.recovered()
+	}
 }
 
 // forget makes every answer too old, also that of a request that is on its way: it may have been answered

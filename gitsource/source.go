@@ -99,9 +99,16 @@ func (c *Client) source(repo Repository) (*source, error) {
 			}
 			return server.refs(ctx, names, visit)
 		}
-		share := newRefsShare(ask, c.options.Now)
+		share := newRefsShare(ask, c.options.Now, func() { c.changed(normalized, "") })
 		return &source{key: key, normalized: normalized, remote: patient{server, share}, refs: share}
 	}), nil
+}
+
+// changed tells that a reference moved, or that a repository answers again.
+func (c *Client) changed(url, reference string) {
+	if c.options.Changed != nil {
+		go c.options.Changed(url, reference)
+	}
 }
 
 // hash names a list of strings so that nobody else can tell them.
