@@ -3,6 +3,7 @@ package gitsource_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -144,4 +145,44 @@ func TestNewsAreTold(t *testing.T) {
 	c.Forget(url)
 	g.Expect(look()).To(Succeed())
 	g.Consistently(news, "50ms").Should(BeEmpty(), "who sent the hint has told whom it concerns")
+}
+
+func TestACommitThatCannotBeHadIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	for _, row := range []struct {
+		name, reference string
+		options         func(*gitsource.Options)
+		want            error
+	}{
+		{"it is too large", "main", func(o *gitsource.Options) { o.Limits.PackBytes = 10 }, gitsource.ErrTooLarge},
+		{"it is not there", strings.Repeat("7", 40), func(*gitsource.Options) {}, gitsource.ErrRefNotFound},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			t.Parallel()
+			g := NewWithT(t)
+			r, _ := monorepo(t, 2)
+			s := newGitServer(t, r, nil)
+			now := newClock()
+			c := newClient(t, withClock(now), row.options)
+			look := func(maxAge time.Duration) {
+				t.Helper()
+				for i := range 4 {
+					_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: row.reference, BaseDir: fmt.Sprint("f", i%2)}, maxAge)
+					g.Expect(err).To(MatchError(row.want))
+				}
+			}
+			for i, wait := range []time.Duration{30, 60, 120} {
+				look(time.Hour)
+				g.Expect(s.count("want ")).To(Equal(i+1), "one request for all")
+				now.move(wait*time.Second - time.Millisecond)
+				look(time.Hour)
+				g.Expect(s.count("want ")).To(Equal(i + 1))
+				now.move(time.Millisecond)
+			}
+			look(time.Hour)
+			now.move(4 * time.Second)
+			look(time.Second)
+			g.Expect(s.count("want ")).To(Equal(5), "who knows of a change asks at once")
+		})
+	}
 }

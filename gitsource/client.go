@@ -117,6 +117,9 @@ func (c *Client) Resolve(ctx context.Context, repo Repository, wanted Selection,
 	if err != nil {
 		return Revision{}, err
 	}
+	if maxAge <= urgent {
+		src.remote.hurry()
+	}
 	revision := Revision{Reference: reference, Commit: strings.ToLower(reference)}
 	var at ref
 	if !isCommit(reference) {
@@ -161,6 +164,7 @@ func (c *Client) Forget(url string) {
 	for _, src := range c.sources.values() {
 		if src.normalized == normalized {
 			src.moves.hint(c.options.Now())
+			src.remote.hurry()
 			src.refs.forget()
 		}
 	}

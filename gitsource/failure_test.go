@@ -195,13 +195,14 @@ func TestABrokenPackHeals(t *testing.T) {
 				_, _ = w.Write(whole.Body.Bytes()[:length])
 				return true
 			})
-			cache := t.TempDir()
-			c := newClient(t, func(o *gitsource.Options) { o.CacheDir = cache })
+			cache, now := t.TempDir(), newClock()
+			c := newClient(t, withClock(now), func(o *gitsource.Options) { o.CacheDir = cache })
 			_, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f7"}, time.Hour)
 			g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
 			g.Expect(filesIn(g, cache)).To(BeEmpty(), "nothing half is left")
 
 			cut.Store(false)
+			now.move(30 * time.Second) // it is left alone for a while
 			got, err := c.Resolve(t.Context(), s.repo(), gitsource.Selection{Reference: "main", BaseDir: "f7"}, time.Hour)
 			g.Expect(err).NotTo(HaveOccurred())
 			g.Expect(got.Commit).To(Equal(commit))

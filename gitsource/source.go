@@ -18,7 +18,7 @@ import (
 type source struct {
 	key        string // repository and credential, hashed
 	normalized string
-	remote     remote
+	remote     *sparing
 	refs       *refsShare
 	moves      moves
 }
@@ -100,7 +100,7 @@ func (c *Client) source(repo Repository) (*source, error) {
 			return server.refs(ctx, names, visit)
 		}
 		share := newRefsShare(ask, c.options.Now, func() { c.changed(normalized, "") })
-		return &source{key: key, normalized: normalized, remote: patient{server, share}, refs: share}
+		return &source{key: key, normalized: normalized, remote: &sparing{remote: patient{server, share}, now: c.options.Now}, refs: share}
 	}), nil
 }
 
