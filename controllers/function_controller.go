@@ -7,13 +7,13 @@ import (
 
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/conditions"
-	"github.com/fluxcd/pkg/runtime/jitter"
 	"github.com/fluxcd/pkg/runtime/patch"
 	"github.com/fluxcd/pkg/runtime/reconcile"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -70,6 +70,7 @@ type FunctionReconciler struct {
 	applied   appliedMemo
 	sums      sumMemo
 	takeovers takeovers
+	paces     paces
 }
 
 // scope holds what one pass learns of a Function. A later step reads what an
@@ -107,11 +108,15 @@ func (r *FunctionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (r
 			r.Hints.forget(req.NamespacedName)
 			r.applied.forget(req.NamespacedName)
 			r.takeovers.m.Delete(req.NamespacedName)
+			r.paces.forget(req.NamespacedName)
 		}
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if !fn.DeletionTimestamp.IsZero() || fn.Spec.Suspend {
-		return ctrl.Result{}, nil // children go with their owner; a suspended Function keeps what runs
+	if !fn.DeletionTimestamp.IsZero() {
+		return ctrl.Result{}, nil // children go with their owner
+	}
+	if fn.Spec.Suspend {
+		return ctrl.Result{}, r.suspended(ctx, fn)
 	}
 	functionv1.Default(fn)
 	s := &scope{fn: fn, now: r.Clock.Now(), patcher: patch.NewSerialPatcher(fn, r.Client), poll: jittered(r.Config.PollInterval)}
@@ -133,12 +138,6 @@ func (r *FunctionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (r
 		err = rolloutErr
 	}
 	return ctrl.Result{}, err
-}
-
-// jittered spreads polls of one interval, so that Functions that were applied
-// together do not ask together for ever.
-func jittered(interval time.Duration) time.Duration {
-	return jitter.Percent(10, nil)(interval)
 }
 
 // waitError ends a pass that goes on by itself: at a watch event, or after a
@@ -185,11 +184,11 @@ func (r *FunctionReconciler) finish(ctx context.Context, s *scope, err error) (c
 	var (
 		waiting *waitError
 		stuck   *stalledError
-		result  = ctrl.Result{RequeueAfter: s.poll}
+		result  = ctrl.Result{RequeueAfter: s.poll, Priority: ptr.To(priorityPoll)}
 	)
 	switch {
 	case errors.As(err, &waiting):
-		result.RequeueAfter, err = min(waiting.after, s.poll-time.Nanosecond), nil
+		result.RequeueAfter, result.Priority, err = min(waiting.after, s.poll-time.Nanosecond), ptr.To(0), nil
 		conditions.MarkReconciling(s.fn, waiting.reason, "%s", waiting.why)
 	case errors.As(err, &stuck):
 		err = nil

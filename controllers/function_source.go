@@ -2,12 +2,18 @@ package controllers
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/conditions"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,10 +22,6 @@ import (
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/gitsource"
 )
-
-// freshEnough is how old an answer of a Git server may be for a Function that
-// was just changed: so that a thousand that are applied together ask once.
-const freshEnough = 3 * time.Second
 
 // reconcileSpec refuses what only a change of the spec cures.
 func (r *FunctionReconciler) reconcileSpec(s *scope) error {
@@ -35,7 +37,7 @@ func (r *FunctionReconciler) reconcileSpec(s *scope) error {
 		}
 	}
 	if git := s.fn.Spec.Source.GitRepository; err == nil && git != nil {
-		err = checkGit(git)
+		err = checkGit(git, s.now)
 	}
 	if err == nil {
 		return nil
@@ -47,12 +49,19 @@ func (r *FunctionReconciler) reconcileSpec(s *scope) error {
 	return stalled(functionv1.ReasonInvalidFunctionSpec, err)
 }
 
-func checkGit(git *functionv1.GitRepository) error {
+func checkGit(git *functionv1.GitRepository, now time.Time) error {
 	if err := gitsource.CheckURL(git.URL); err != nil {
 		return fmt.Errorf("spec.source.gitRepository.url: %w", err)
 	}
+	if err := gitsource.CheckReference(git.Reference); err != nil {
+		return fmt.Errorf("spec.source.gitRepository.reference: %w", err)
+	}
 	if git.Schedule != "" {
-		if _, err := gitsource.ParseSchedule(git.Schedule); err != nil {
+		schedule, err := gitsource.ParseSchedule(git.Schedule)
+		if err == nil {
+			_, err = schedule.Next(now)
+		}
+		if err != nil {
 			return fmt.Errorf("spec.source.gitRepository.schedule: %w", err)
 		}
 	}
@@ -64,23 +73,76 @@ func (r *FunctionReconciler) reconcileSource(ctx context.Context, s *scope) erro
 	if inline := s.fn.Spec.Source.Inline; inline != nil {
 		return r.inlineSource(s, inline)
 	}
-	git := s.fn.Spec.Source.GitRepository
-	credentials, err := r.gitCredentials(ctx, s.fn)
-	if err == nil {
-		maxAge := r.sourceAge(s)
-		s.revision, err = r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, selection(git), maxAge)
+	git, name := s.fn.Spec.Source.GitRepository, client.ObjectKeyFromObject(s.fn)
+	rests, hinted := atRest(s.fn), r.Hints.pending(name)
+	if r.paces.first(name) && rests && !hinted {
+		// After a start, what is at rest is believed for a while: else every
+		// repository would be asked at the same moment.
+		interval, _ := r.pollInterval(git)
+		s.revision, s.poll = known(s.fn), shortly+rand.N(interval)
+		return nil
 	}
+	maxAge := r.sourceAge(s)
+	found, err := r.resolve(ctx, s.fn, maxAge)
 	if err != nil {
 		return r.sourceFailed(s, err)
 	}
-	moved := s.fn.Status.Commit != s.revision.Commit
-	if again, hinted := r.Hints.looked(client.ObjectKeyFromObject(s.fn), r.Clock.Now(), moved, r.Metrics); hinted {
+	moved := s.fn.Status.Commit != found.Commit
+	if again, hinted := r.Hints.looked(name, r.Clock.Now(), moved, r.Metrics); hinted {
 		s.poll = min(s.poll, again)
 	}
-	s.fn.Status.Commit, s.fn.Status.BaseDir, s.fn.Status.Reference = s.revision.Commit, git.BaseDir, git.Reference
-	s.fn.Status.GitRepository = &functionv1.GitRepositoryStatus{URL: git.URL, BaseDir: git.BaseDir, Reference: git.Reference, Commit: s.revision.Commit}
+	_, warnings := r.pollInterval(git)
+	accepted := &functionv1.GitRepositoryStatus{
+		URL: git.URL, BaseDir: git.BaseDir, Reference: git.Reference,
+		Ref: found.Ref, Commit: found.Commit, Signer: found.Signer, Warnings: append(warnings, found.Warnings...),
+	}
+	if rests && onlyCommitMoved(s.fn, accepted, found.Tree) {
+		if wait := r.paces.advance(name, s.now); wait > 0 {
+			s.revision, s.poll = known(s.fn), min(s.poll, max(wait, shortly))
+			return nil
+		}
+	}
+	s.revision = found
+	r.warn(s.fn, accepted.Warnings)
+	s.fn.Status.Commit, s.fn.Status.BaseDir, s.fn.Status.Reference = found.Commit, git.BaseDir, git.Reference
+	s.fn.Status.GitRepository = accepted
 	r.sourceReady(s)
 	return nil
+}
+
+// resolve asks for the revision, with the credentials and the trusted keys as
+// they are now.
+func (r *FunctionReconciler) resolve(ctx context.Context, fn *functionv1.Function, maxAge time.Duration) (gitsource.Revision, error) {
+	git := fn.Spec.Source.GitRepository
+	credentials, err := r.gitCredentials(ctx, fn)
+	if err != nil {
+		return gitsource.Revision{}, err
+	}
+	wanted := selection(git)
+	if wanted.Verification, err = r.verification(ctx, fn); err != nil {
+		return gitsource.Revision{}, err
+	}
+	return r.Git.Resolve(ctx, gitsource.Repository{URL: git.URL, Credentials: credentials}, wanted, maxAge)
+}
+
+// onlyCommitMoved reports whether a source differs from the one that was accepted
+// last in its commit and in nothing else.
+func onlyCommitMoved(fn *functionv1.Function, found *functionv1.GitRepositoryStatus, tree string) bool {
+	last := *fn.Status.GitRepository
+	moved := last.Commit != found.Commit
+	last.Commit = found.Commit
+	return moved && tree == fn.Status.Tree && equality.Semantic.DeepEqual(&last, found)
+}
+
+// warn tells of warnings that are new.
+func (r *FunctionReconciler) warn(fn *functionv1.Function, warnings []string) {
+	var before []string
+	if last := fn.Status.GitRepository; last != nil {
+		before = last.Warnings
+	}
+	if len(warnings) > 0 && !slices.Equal(before, warnings) {
+		r.event(fn, warning(functionv1.ReasonSourceUpdated, "Resolve", "%s", strings.Join(warnings, "; ")))
+	}
 }
 
 // selection is what a Function wants of its repository.
@@ -107,10 +169,11 @@ func (r *FunctionReconciler) inlineSource(s *scope, inline *functionv1.Inline) e
 
 func (r *FunctionReconciler) sourceReady(s *scope) {
 	s.fn.Status.Source = nil
-	message := fmt.Sprintf("%s, tree %s", revisionName(s.revision), s.revision.Tree)
-	moved := conditions.GetMessage(s.fn, functionv1.ConfigurationReady) != message
+	tree := "tree " + s.revision.Tree
+	message := fmt.Sprintf("%s, %s", revisionName(s.revision), tree)
+	same := conditions.IsTrue(s.fn, functionv1.ConfigurationReady) && strings.HasSuffix(conditions.GetMessage(s.fn, functionv1.ConfigurationReady), tree)
 	conditions.MarkTrue(s.fn, functionv1.ConfigurationReady, functionv1.ReasonSourceUpdated, "%s", message)
-	if moved {
+	if !same { // a commit that changes nothing here is no news
 		r.event(s.fn, normal(functionv1.ReasonSourceUpdated, "Resolve", "found %s", message))
 	}
 }
@@ -134,41 +197,23 @@ func (r *FunctionReconciler) sourceFailed(s *scope, err error) error {
 			told = fmt.Errorf("%w; name a Secret in spec.source.gitRepository.auth", told)
 		}
 	}
+	if serves := s.fn.Status.Revision; serves != "" {
+		told = fmt.Errorf("%w; %s goes on serving", told, serves)
+	}
 	if message := conditions.GetMessage(s.fn, functionv1.ConfigurationReady); message != told.Error() {
 		r.event(s.fn, warning(functionv1.ReasonSourceUpdateFailed, "Resolve", "%s", told))
 	}
 	s.fn.Status.Source = &functionv1.SourceStatus{Class: string(row.class)}
 	conditions.MarkFalse(s.fn, functionv1.ConfigurationReady, functionv1.ReasonSourceUpdateFailed, "%s", told)
-	if row.passes {
+	var unavailable *gitsource.UnavailableError
+	switch {
+	case errors.As(err, &unavailable):
+		// The repository backs off for all of its Functions.
+		return wait(jittered(max(unavailable.RetryAfter, time.Second)), meta.ProgressingWithRetryReason, told.Error())
+	case row.passes:
 		return told
 	}
 	return stalled(functionv1.ReasonSourceUpdateFailed, told)
-}
-
-// sourceAge says how old the server's last answer may be, and sets when to look next.
-func (r *FunctionReconciler) sourceAge(s *scope) time.Duration {
-	git, interval := s.fn.Spec.Source.GitRepository, r.Config.PollInterval
-	if git.Interval != nil && git.Interval.Duration > 0 {
-		interval = max(git.Interval.Duration, r.Config.MinPollInterval)
-	}
-	s.poll = jittered(interval)
-	age := interval * 9 / 10 // the jitter must not make it skip a turn
-	if git.Schedule != "" {
-		if schedule, err := gitsource.ParseSchedule(git.Schedule); err == nil {
-			if next, err := schedule.Next(s.now); err == nil {
-				s.poll = next.Sub(s.now)
-			}
-			age = r.Hints.sinceScheduled(client.ObjectKeyFromObject(s.fn), s.now, s.poll)
-		}
-	}
-	if hint, hinted := r.Hints.since(client.ObjectKeyFromObject(s.fn), s.now); hinted {
-		age = min(age, hint)
-	}
-	requested, _ := meta.ReconcileAnnotationValue(s.fn.Annotations)
-	if s.fn.Generation != s.fn.Status.ObservedGeneration || requested != s.fn.Status.LastHandledReconcileAt {
-		age = min(age, freshEnough)
-	}
-	return age
 }
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
@@ -193,6 +238,34 @@ func (r *FunctionReconciler) gitCredentials(ctx context.Context, fn *functionv1.
 			auth.SecretName, secret.Type, wanted, auth.Type, gitsource.ErrAuth)
 	}
 	return gitsource.ParseCredentials(gitsource.AuthKind(auth.Type), secret.Data)
+}
+
+// verification says whose signatures the Function believes. A Secret that is not
+// there matches gitsource.ErrUnverified: nobody is trusted.
+func (r *FunctionReconciler) verification(ctx context.Context, fn *functionv1.Function) (gitsource.Verification, error) {
+	wanted := fn.Spec.Source.GitRepository.Verification
+	if wanted == nil {
+		return gitsource.Verification{}, nil
+	}
+	secret := &corev1.Secret{}
+	err := r.Live.Get(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: wanted.SecretName}, secret)
+	if apierrors.IsNotFound(err) {
+		return gitsource.Verification{}, fmt.Errorf("read trusted keys: there is no Secret %s in namespace %s: %w", wanted.SecretName, fn.Namespace, gitsource.ErrUnverified)
+	}
+	if err != nil {
+		return gitsource.Verification{}, fmt.Errorf("read trusted keys: %w", err)
+	}
+	verification := gitsource.Verification{Mode: gitsource.VerificationMode(wanted.Mode)}
+	if verification.Mode == gitsource.VerifyNothing {
+		verification.Mode = gitsource.VerifyHEAD
+	}
+	for _, name := range slices.Sorted(maps.Keys(secret.Data)) {
+		verification.Keys = append(verification.Keys, secret.Data[name])
+	}
+	if len(verification.Keys) == 0 {
+		return gitsource.Verification{}, fmt.Errorf("read trusted keys: Secret %s has none: %w", wanted.SecretName, gitsource.ErrUnverified)
+	}
+	return verification, nil
 }
 
 // secretTypes are the types of Secrets that say what is in them. Every other is

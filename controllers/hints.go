@@ -53,6 +53,14 @@ func (h *Hints) since(name types.NamespacedName, now time.Time) (age time.Durati
 	return now.Sub(pending.counts), true
 }
 
+// pending reports whether a hint for a Function was not answered yet.
+func (h *Hints) pending(name types.NamespacedName) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	_, pending := h.hints[name]
+	return pending
+}
+
 // looked notes that the source was asked. It returns when to ask again because
 // of a hint that showed nothing new yet.
 func (h *Hints) looked(name types.NamespacedName, now time.Time, moved bool, metrics *Metrics) (again time.Duration, hinted bool) {
@@ -73,7 +81,8 @@ func (h *Hints) looked(name types.NamespacedName, now time.Time, moved bool, met
 }
 
 // sinceScheduled says how old an answer may be for a Function with a schedule:
-// none counts once its time has come, any before. It notes the next time.
+// one from its time on counts once that has come, any before. Many Functions of
+// one schedule so share one answer. It notes the next time.
 func (h *Hints) sinceScheduled(name types.NamespacedName, now time.Time, next time.Duration) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,10 +91,13 @@ func (h *Hints) sinceScheduled(name types.NamespacedName, now time.Time, next ti
 	}
 	due, known := h.scheduled[name]
 	h.scheduled[name] = now.Add(next)
-	if !known || !now.Before(due) {
-		return 0
+	switch {
+	case !known:
+		return freshEnough
+	case now.Before(due):
+		return 365 * 24 * time.Hour
 	}
-	return 365 * 24 * time.Hour
+	return now.Sub(due) + time.Nanosecond
 }
 
 // forget drops what is known of a Function that is gone.

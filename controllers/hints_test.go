@@ -66,10 +66,11 @@ func TestScheduleCountsAnswersFromItsTimeOn(t *testing.T) {
 	g := NewWithT(t)
 	h := &Hints{}
 	const year = 365 * 24 * time.Hour
-	g.Expect(h.sinceScheduled(hello, noon, time.Hour)).To(BeZero(), "never looked")
+	g.Expect(h.sinceScheduled(hello, noon, time.Hour)).To(Equal(freshEnough), "never looked")
 	g.Expect(h.sinceScheduled(hello, noon.Add(time.Minute), 59*time.Minute)).To(Equal(year))
-	g.Expect(h.sinceScheduled(hello, noon.Add(time.Hour), time.Hour)).To(BeZero(), "its time has come")
+	g.Expect(h.sinceScheduled(hello, noon.Add(time.Hour), time.Hour)).To(Equal(time.Nanosecond), "its time has come: no older answer")
 	g.Expect(h.sinceScheduled(hello, noon.Add(time.Hour), time.Hour)).To(Equal(year))
+	g.Expect(h.sinceScheduled(hello, noon.Add(2*time.Hour+time.Second), time.Hour)).To(Equal(time.Second+time.Nanosecond), "late: what others of that time were told")
 }
 
 func TestHintsFromManySides(t *testing.T) {

@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	ctrl "sigs.k8s.io/controller-runtime"
 	ctrlbuilder "sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -79,7 +81,7 @@ func (r *FunctionReconciler) SetupWithManager(ctx context.Context, mgr ctrl.Mana
 		Owns(&policyv1.PodDisruptionBudget{}, ctrlbuilder.WithPredicates(changedBySomebody)).
 		Watches(&corev1.Pod{}, byLabel).
 		WatchesMetadata(&corev1.Secret{}, bySecret).
-		WatchesRawSource(source.TypedChannel(wake, handler.TypedEnqueueRequestsFromMapFunc(wakeFunction))).
+		WatchesRawSource(source.TypedChannel(wake, handler.TypedFuncs[types.NamespacedName, reconcile.Request]{GenericFunc: r.woken})).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstBackoff, lastBackoff),
@@ -129,11 +131,7 @@ func indexFunctions(ctx context.Context, mgr ctrl.Manager) error {
 	}
 	return indexer.IndexField(ctx, &functionv1.Function{}, indexSecret, func(object client.Object) []string {
 		fn := object.(*functionv1.Function)
-		names := podSecrets(fn)
-		if git := fn.Spec.Source.GitRepository; git != nil && git.Auth != nil {
-			names = append(names, git.Auth.SecretName)
-		}
-		return names
+		return append(podSecrets(fn), sourceSecrets(fn)...)
 	})
 }
 
@@ -146,6 +144,18 @@ func (r *FunctionReconciler) childrenOf(namespace, name string, labels map[strin
 		options = append(options, client.MatchingFields{indexFunction: name})
 	}
 	return options
+}
+
+// sourceSecrets are the Secrets that the source of a Function names.
+func sourceSecrets(fn *functionv1.Function) (names []string) {
+	git := fn.Spec.Source.GitRepository
+	if git != nil && git.Auth != nil {
+		names = append(names, git.Auth.SecretName)
+	}
+	if git != nil && git.Verification != nil {
+		names = append(names, git.Verification.SecretName)
+	}
+	return names
 }
 
 // functionsOfSecret wakes the Functions that read a Secret to fetch, to build or
@@ -176,6 +186,12 @@ func functionOfLabels(_ context.Context, object client.Object) []reconcile.Reque
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: object.GetNamespace(), Name: name}}}
 }
 
-func wakeFunction(_ context.Context, name types.NamespacedName) []reconcile.Request {
-	return []reconcile.Request{{NamespacedName: name}}
+// woken queues a Function that somebody woke by name.
+func (r *FunctionReconciler) woken(ctx context.Context, e event.TypedGenericEvent[types.NamespacedName], queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	request := reconcile.Request{NamespacedName: e.Object}
+	if byPriority, is := queue.(priorityqueue.PriorityQueue[reconcile.Request]); is && !r.busy(ctx, e.Object) {
+		byPriority.AddWithOpts(priorityqueue.AddOpts{Priority: ptr.To(priorityLook)}, request)
+		return
+	}
+	queue.Add(request)
 }

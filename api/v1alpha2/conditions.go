@@ -23,6 +23,8 @@ const (
 	ReasonSourceUpdated       = "SourceUpdated"       // ConfigurationReady True
 	ReasonSourceUpdateFailed  = "SourceUpdateFailed"  // ConfigurationReady False
 
+	ReasonSuspended = "Suspended" // Ready True: it serves, and is left so; Stalled True: nothing serves
+
 	ReasonJobCreated  = "JobCreated"  // BuildReady Unknown: waits in the queue
 	ReasonJobRunning  = "JobRunning"  // BuildReady Unknown
 	ReasonJobFinished = "JobFinished" // BuildReady True

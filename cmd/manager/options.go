@@ -77,6 +77,9 @@ type Configuration struct {
 		// least MinInterval.
 		Interval    metav1.Duration `json:"interval"`
 		MinInterval metav1.Duration `json:"minInterval"`
+		// HostInterval is the least time between two requests for refs to one
+		// host, whatever repositories. Zero means no limit.
+		HostInterval metav1.Duration `json:"hostInterval"`
 		// AllowAddresses are CIDRs that Git servers, forges' APIs, users' proxies
 		// and foreign registries may be in although they are refused.
 		// DenyAddresses are refused besides loopback, link-local and metadata
@@ -117,6 +120,7 @@ func DefaultConfiguration() Configuration {
 	var c Configuration
 	c.Git.Interval.Duration = time.Minute
 	c.Git.MinInterval.Duration = 5 * time.Second
+	c.Git.HostInterval.Duration = 20 * time.Millisecond
 	c.Git.MirrorSize = resource.MustParse("2Gi")
 	c.Builds.Concurrency = 5
 	c.Builds.DefaultPreset = "normal"

@@ -73,7 +73,8 @@ func run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	git, err := gitClient(o, c, settings)
+	var waker *controllers.Waker
+	git, err := gitClient(o, c, settings, func(url, reference string) { waker.Changed(url, reference) })
 	if err != nil {
 		return err
 	}
@@ -88,7 +89,7 @@ func run(ctx context.Context, o Options) error {
 	}
 	wake := make(chan event.TypedGenericEvent[types.NamespacedName], 1024)
 	hints, places := &controllers.Hints{}, &controllers.Places{}
-	waker := &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
+	waker = &controllers.Waker{Client: mgr.GetClient(), Live: mgr.GetAPIReader(), Metadata: mgr.GetCache(), Clock: clock.RealClock{}, Config: settings, Hints: hints, Forget: git.Forget, Wake: wake}
 	functions := &controllers.FunctionReconciler{
 		Client: mgr.GetClient(), Live: mgr.GetAPIReader(),
 		Recorder: mgr.GetEventRecorder("function-controller"), Clock: clock.RealClock{},
@@ -173,7 +174,7 @@ func translate(o Options, c Configuration, key tenant.Key) (controllers.Config, 
 }
 
 // gitClient reads Git repositories within the reach that the configuration gives.
-func gitClient(o Options, c Configuration, settings controllers.Config) (*gitsource.Client, error) {
+func gitClient(o Options, c Configuration, settings controllers.Config, changed func(url, reference string)) (*gitsource.Client, error) {
 	policy, err := policyOf(settings)
 	if err != nil {
 		return nil, err
@@ -182,6 +183,7 @@ func gitClient(o Options, c Configuration, settings controllers.Config) (*gitsou
 		CacheDir: o.MirrorDir, CacheBytes: c.Git.MirrorSize.Value(),
 		Allow: policy.Allow, Deny: policy.Deny, RootCAs: settings.TrustBundle,
 		Proxy: settings.Proxy, NoProxy: settings.NoProxy,
+		HostInterval: c.Git.HostInterval.Duration, Changed: changed,
 	})
 }
 

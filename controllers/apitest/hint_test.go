@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fluxcd/pkg/runtime/conditions"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -178,7 +179,7 @@ func TestThousandFunctionsOfOneRepository(t *testing.T) {
 	}
 	look()
 	w.Expect(w.git.refsRequests()).To(Equal(1), "those that are applied together ask once")
-	one.Generation, one.Status.ObservedGeneration = 1, 1
+	conditions.MarkTrue(one, functionv1.ConfigurationReady, functionv1.ReasonSourceUpdated, "found")
 	w.later(10 * time.Second)
 	look()
 	w.Expect(w.git.refsRequests()).To(Equal(1), "an answer serves for an interval")

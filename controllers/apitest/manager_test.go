@@ -75,6 +75,7 @@ func (w *world) runManager() *requests {
 	w.Expect(w.functions.SetupWithManager(w.ctx, mgr, 4, w.wake)).To(Succeed())
 	w.Expect(w.queue.SetupWithManager(mgr)).To(Succeed())
 	w.Expect(mgr.Add(w.waker)).To(Succeed())
+	w.managed.Store(true)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- mgr.Start(ctx) }()

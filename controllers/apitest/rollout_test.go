@@ -207,20 +207,59 @@ func TestSuspend(t *testing.T) {
 	w.change("hello", func(fn *functionv1.Function) { fn.Spec.Suspend = true })
 	w.git.push("main", files{"hello/handler.js": handler + "// two"})
 	asked := w.git.refsRequests()
-	w.tap.taken()
 	w.later(pollInterval)
-	result, err := w.try("hello")
-	w.Expect(err).NotTo(HaveOccurred())
-	w.Expect(result).To(BeZero())
+	w.events.taken()
+	for range 3 {
+		w.tap.taken()
+		result, err := w.try("hello")
+		w.Expect(err).NotTo(HaveOccurred())
+		w.Expect(result).To(BeZero())
+	}
 	w.Expect(w.tap.taken()).To(BeEmpty())
 	w.Expect(w.git.refsRequests()).To(Equal(asked))
-	fn := &functionv1.Function{}
-	w.Expect(w.client.Get(w.ctx, w.key("hello"), fn)).To(Succeed())
-	w.Expect(fn.Status).To(Equal(served.Status))
+	fn := w.look("hello")
+	says := "suspended: serves " + served.Status.Revision + ", and nothing else is looked at"
+	w.expect(fn,
+		"Ready True Suspended: "+says,
+		"ConfigurationReady True SourceUpdated", "BuildReady True JobFinished",
+		"Running True DeploymentReady: serves "+served.Status.Revision,
+	)
+	w.Expect(fn.Status.ObservedGeneration).To(Equal(fn.Generation))
+	w.Expect(w.events.taken()).To(Equal([]string{"Normal Suspended: " + says}))
+	fn.Status.Conditions, served.Status.Conditions, fn.Status.ObservedGeneration = nil, nil, served.Status.ObservedGeneration
+	w.Expect(fn.Status).To(Equal(served.Status), "nothing else changes")
 
 	w.change("hello", func(fn *functionv1.Function) { fn.Spec.Suspend = false })
 	w.pass("hello")
 	w.Expect(w.jobs()).To(HaveLen(1))
+	w.builds(w.job())
+	w.pass("hello")
+	w.rollsOut("hello")
+	fn, _ = w.pass("hello")
+	w.serves(fn, "main@sha1:"+fn.Status.Commit)
+}
+
+func TestSuspendedBeforeAnythingServes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.git.push("main", files{"hello/handler.js": handler})
+	w.function("hello", func(fn *functionv1.Function) { fn.Spec.Suspend = true })
+	_, err := w.try("hello")
+	w.Expect(err).NotTo(HaveOccurred())
+	fn := w.look("hello")
+	w.expect(fn,
+		"Ready False Suspended: suspended, and nothing serves: set spec.suspend to false",
+		"Stalled True Suspended: suspended, and nothing serves",
+	)
+	w.Expect(fn.Status.ObservedGeneration).To(Equal(fn.Generation))
+	w.Expect(w.git.refsRequests()).To(BeZero())
+	w.change("hello", func(fn *functionv1.Function) { fn.Spec.Suspend = false })
+	fn, _ = w.pass("hello")
+	w.Expect(w.jobs()).To(HaveLen(1))
+	w.expect(fn,
+		"Ready False JobCreated", "Reconciling True JobCreated", "ConfigurationReady True SourceUpdated",
+		"BuildReady Unknown JobCreated", "Running Unknown DeploymentWaiting",
+	)
 }
 
 func TestPin(t *testing.T) {

@@ -3,6 +3,7 @@ package apitest
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -142,11 +143,12 @@ func TestServerAway(t *testing.T) {
 	served := w.runs("hello").Status.Revision
 	w.git.set(func(s *gitServer) { s.broken = true })
 	w.later(pollInterval)
-	fn, _ := w.failing("hello")
+	fn, result := w.pass("hello")
+	w.Expect(result.RequeueAfter).To(BeNumerically("~", 31*time.Second, 2*time.Second))
 	w.expect(fn,
 		"Ready False ProgressingWithRetry: SourceUnavailable: ",
 		"Reconciling True ProgressingWithRetry: SourceUnavailable: ",
-		"ConfigurationReady False SourceUpdateFailed: SourceUnavailable: ask "+w.git.url+": the server answers 503",
+		"ConfigurationReady False SourceUpdateFailed: SourceUnavailable: ask "+w.git.url+": the server answers 503; "+served+" goes on serving",
 		"BuildReady True JobFinished: image",
 		"Running True DeploymentReady: serves "+served,
 	)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -53,6 +54,9 @@ type world struct {
 	wake   chan event.TypedGenericEvent[types.NamespacedName]
 	config controllers.Config
 
+	// managed is true once a manager runs, with an index of Functions.
+	managed atomic.Bool
+
 	tap       *tap
 	functions *controllers.FunctionReconciler
 	queue     *controllers.QueueReconciler
@@ -95,6 +99,11 @@ func (w *world) start(p *tap) {
 	tapped := client.NewNamespacedClient(p.client(w.client), w.namespace)
 	git, err := gitsource.New(gitsource.Options{
 		CacheDir: w.t.TempDir(), Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Now: w.clock.Now,
+		Changed: func(url, reference string) {
+			if w.managed.Load() {
+				w.waker.Changed(url, reference)
+			}
+		},
 	})
 	w.Expect(err).NotTo(HaveOccurred())
 	catalogue, err := runtimes.Default().WithImages(map[string]string{"nodejs22": pullAddress + "/gitfn-system/runtimes/nodejs22@sha256:" + strings.Repeat("a", 64)})
