@@ -190,6 +190,7 @@ func TestAGitHubAppReadsWithTokens(t *testing.T) {
 	api.set(func() { api.revoked = true })
 	g.Expect(resolve()).To(MatchError(gitsource.ErrAuth))
 	api.set(func() { api.revoked = false })
+	now.move(4 * time.Second) // the failure stands for a moment
 	g.Expect(resolve()).To(Succeed())
 	g.Expect(api.wishes()).To(Equal(before + 1))
 }
