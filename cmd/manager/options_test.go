@@ -79,7 +79,7 @@ proxy: {url: "http://proxy.example:3128", noProxy: git.example}
 	g.Expect(own.String()).To(Equal("1"), "an own preset wins")
 	g.Expect(settings.DenyAddresses).To(Equal([]string{"10.96.0.0/16"}))
 	g.Expect(settings.NoProxy).To(Equal("git.example,.svc,.cluster.local"), "what is in the cluster goes without")
-	git, err := gitClient(Options{MirrorDir: t.TempDir()}, c, settings)
+	git, err := gitClient(Options{MirrorDir: t.TempDir()}, c, settings, nil)
 	g.Expect(err).NotTo(HaveOccurred())
 	g.Expect(git).NotTo(BeNil())
 	_, err = registryClient(settings)
