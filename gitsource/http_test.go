@@ -145,19 +145,20 @@ func TestRetryAfterHasTwoForms(t *testing.T) {
 	t.Parallel()
 	now := newClock()
 	at := func(d time.Duration) string { return now.Now().Add(d).UTC().Format(http.TimeFormat) }
+	const backoff = 30 * time.Second // of the repository, where the server says nothing
 	rows := []struct {
 		name, header string
 		want         time.Duration
 	}{
 		{"seconds", "90", 90 * time.Second},
 		{"a date", at(2 * time.Minute), 2 * time.Minute},
-		{"a date that has passed", at(-time.Minute), 0},
-		{"less than nothing", "-5", 0},
-		{"words", "soon", 0},
-		{"none", "", 0},
+		{"a date that has passed", at(-time.Minute), backoff},
+		{"less than nothing", "-5", backoff},
+		{"words", "soon", backoff},
+		{"none", "", backoff},
 		{"a year in seconds is an hour", "31536000", time.Hour},
 		{"a date in a year is an hour", at(365 * 24 * time.Hour), time.Hour},
-		{"more seconds than fit", "99999999999999999999", 0},
+		{"more seconds than fit", "99999999999999999999", backoff},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
