@@ -23,12 +23,13 @@ test-api: ## controllers against a real kube-apiserver and etcd
 test-e2e: ## what a user would do, on a local cluster of its own
 	@hack/test.sh e2e
 
-bench: ## how long a push takes, beside what the cluster itself takes
+bench: ## how long a push takes, beside what the cluster itself takes; what a large repository costs
 	@hack/packages.sh
+	@go run ./test/bench/sources --rows refs,repository
 	@go run ./test/bench --cluster bench $(if $(BENCH_JSON),--json $(BENCH_JSON)); \
 		status=$$?; go run ./hack/dev down --name bench; exit $$status
 
-bench-sources: ## what Git sources cost: requests, processor, memory; takes half an hour
+bench-sources: ## requests, processor and memory of many Git sources; takes half an hour
 	@KUBEBUILDER_ASSETS="$$(cd localcluster && go run . build --assets)" \
 		go run ./test/bench/sources $(if $(BENCH_ROWS),--rows $(BENCH_ROWS)) $(if $(BENCH_JSON),--json $(BENCH_JSON))
 
