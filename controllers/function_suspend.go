@@ -16,7 +16,7 @@ import (
 // will until somebody changes the spec: it is stalled. The other conditions say
 // what they said when it was looked at last.
 func (r *FunctionReconciler) suspended(ctx context.Context, fn *functionv1.Function) error {
-	s := &scope{fn: fn, patcher: patch.NewSerialPatcher(fn, r.Client)}
+	s := &scope{fn: fn, saved: fn.DeepCopy(), patcher: patch.NewSerialPatcher(fn, r.Client)}
 	before := conditions.GetReason(fn, meta.ReadyCondition)
 	conditions.Delete(fn, meta.ReconcilingCondition)
 	for _, condition := range slices.Clone(fn.GetConditions()) { // they hold for this generation as well
