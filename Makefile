@@ -33,6 +33,10 @@ bench-sources: ## requests, processor and memory of many Git sources; takes half
 	@KUBEBUILDER_ASSETS="$$(cd localcluster && go run . build --assets)" \
 		go run ./test/bench/sources $(if $(BENCH_ROWS),--rows $(BENCH_ROWS)) $(if $(BENCH_JSON),--json $(BENCH_JSON))
 
+bench-runtimes: ## what the runtime servers keep of their language's own HTTP server
+	@hack/packages.sh wrk
+	@go run ./test/bench/runtimes $(if $(BENCH_PRESETS),--presets $(BENCH_PRESETS)) $(if $(BENCH_JSON),--json $(BENCH_JSON))
+
 build: ## compile the programs into bin/
 	CGO_ENABLED=0 go build -trimpath -o bin/ ./cmd/...
 

@@ -2,10 +2,11 @@
 # Installs the Debian packages that the local cluster and the images need, and
 # that this machine lacks. Where it cannot, as without root, it does nothing:
 # whoever needs them then says what is missing. No service of this machine is
-# started: of openssh-server the cluster needs the program alone.
+# started: of openssh-server the cluster needs the program alone. Further packages
+# may be named as arguments.
 set -euo pipefail
 command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || exit 0
-packages="make git curl ca-certificates runc iptables nftables conntrack socat ethtool iproute2 mmdebstrap mount util-linux"
+packages="make git curl ca-certificates runc iptables nftables conntrack socat ethtool iproute2 mmdebstrap mount util-linux $*"
 lacking=""
 for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || lacking="$lacking $package"
