@@ -158,7 +158,7 @@ func TestDeltasInAnyOrder(t *testing.T) {
 		t.Run(fmt.Sprint("thin ", thin), func(t *testing.T) {
 			t.Parallel()
 			g := NewWithT(t)
-			const length = 300
+			const length = 60
 			versions := []string{"begin"}
 			for i := range length {
 				versions = append(versions, versions[i]+fmt.Sprintf(" %d", i))
