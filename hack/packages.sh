@@ -6,7 +6,7 @@
 # may be named as arguments.
 set -euo pipefail
 command -v apt-get >/dev/null && [ "$(id -u)" = 0 ] || exit 0
-packages="make git curl ca-certificates runc iptables nftables conntrack socat ethtool iproute2 mmdebstrap mount util-linux $*"
+packages="make git curl ca-certificates runc iptables nftables conntrack socat ethtool iproute2 mmdebstrap mount util-linux python3 python3-bottle python3-cheroot python3-requests python3-pip $*"
 lacking=""
 for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || lacking="$lacking $package"

@@ -27,6 +27,9 @@ if wants unit; then
 	(cd localcluster && go test ./...)
 	echo "== runtimes/nodejs"
 	(cd runtimes/nodejs && npm ci --silent && npm test)
+	echo "== runtimes/python"
+	# Debian's Python: it is the one that hack/packages.sh brings the packages for.
+	(cd runtimes/python && /usr/bin/python3 -m unittest)
 fi
 if wants unit || wants api; then
 	echo "== gitfn"
