@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +24,9 @@ type debianRecipe struct {
 	Version  int
 	Suite    string
 	Packages []string
+	// Bytecode lists folders of Python modules that are compiled by the Python that is packed, for
+	// whoever runs them cannot keep what he compiles. It is the only thing packed that is ever run.
+	Bytecode []string `json:",omitempty"`
 }
 
 // debian has what Node.js links to, and the few commands that install scripts of npm packages
@@ -56,20 +60,26 @@ nogroup:x:65534:
 gitfn:x:65532:
 `
 
-// debianRoot gives the folder with the layer of Debian's root, and its bundle of certificates.
-func (w *workshop) debianRoot(ctx context.Context) (string, error) {
-	return w.cache.folder("debian", debian, func(dir string) error {
+// debianRoot gives the folder with the layer of a Debian's root, and its bundle of certificates.
+func (w *workshop) debianRoot(ctx context.Context, recipe debianRecipe) (string, error) {
+	return w.cache.folder("debian", recipe, func(dir string) error {
 		// By the packages that the archive signs, not from this machine, which may trust others.
-		cmd := exec.CommandContext(ctx, "mmdebstrap", "--quiet", "--variant=extract", "--format=tar",
-			"--include="+strings.Join(debian.Packages, ","), debian.Suite, "-")
+		args := []string{"--quiet", "--variant=extract", "--format=tar", "--include=" + strings.Join(recipe.Packages, ",")}
+		if len(recipe.Bytecode) > 0 {
+			// By hash and unchecked: a layer has no times that bytecode could be compared with. Some
+			// modules are no valid Python, on purpose, so its exit code says nothing.
+			args = append(args, `--customize-hook=chroot "$1" python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash `+
+				strings.Join(recipe.Bytecode, " ")+" >/dev/null || true")
+		}
+		cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, recipe.Suite, "-")...)
 		var root, complaint bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &root, &complaint
 		if err := cmd.Run(); err != nil {
-			return fmt.Errorf("unpack Debian %s: %w: %s", debian.Suite, err, complaint.String())
+			return fmt.Errorf("unpack Debian %s: %w: %s", recipe.Suite, err, complaint.String())
 		}
 		t, certificates, err := debianTree(&root)
 		if err != nil {
-			return fmt.Errorf("read the root of Debian %s: %w", debian.Suite, err)
+			return fmt.Errorf("read the root of Debian %s: %w", recipe.Suite, err)
 		}
 		if err := os.WriteFile(filepath.Join(dir, certificateFile), certificates, 0o644); err != nil {
 			return err
@@ -105,6 +115,9 @@ func debianTree(root io.Reader) (tree, []byte, error) {
 	return t, certificates, nil
 }
 
+// unusedOfPython are modules that no Function uses: tests, installers of pip, help texts.
+var unusedOfPython = regexp.MustCompile(`^usr/lib/python3\.[0-9]+/(test|ensurepip|idlelib|lib2to3|pydoc_data|turtledemo)(/|$)`)
+
 // keepOfDebian leaves out what only people or package managers read, programs that come by
 // dependency alone, and files that mmdebstrap takes from the machine. Licences stay.
 func keepOfDebian(p string) bool {
@@ -124,11 +137,11 @@ func keepOfDebian(p string) bool {
 			return false
 		}
 	}
-	return !strings.HasPrefix(p, "usr/bin/perl5")
+	return !strings.HasPrefix(p, "usr/bin/perl5") && !unusedOfPython.MatchString(p)
 }
 
-func (w *workshop) debianLayer(ctx context.Context) (v1.Layer, error) {
-	dir, err := w.debianRoot(ctx)
+func (w *workshop) debianLayer(ctx context.Context, recipe debianRecipe) (v1.Layer, error) {
+	dir, err := w.debianRoot(ctx, recipe)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +150,7 @@ func (w *workshop) debianLayer(ctx context.Context) (v1.Layer, error) {
 
 // certificates gives the bundle of Debian's trusted certificates.
 func (w *workshop) certificates(ctx context.Context) ([]byte, error) {
-	dir, err := w.debianRoot(ctx)
+	dir, err := w.debianRoot(ctx, debian)
 	if err != nil {
 		return nil, err
 	}

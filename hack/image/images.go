@@ -38,6 +38,9 @@ var recipes = func() map[string]recipe {
 	for name := range nodes {
 		all[name] = nodeImage
 	}
+	for name := range pythons {
+		all[name] = pythonImage
+	}
 	return all
 }()
 

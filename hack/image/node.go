@@ -45,7 +45,7 @@ const appDir = "usr/src/app"
 
 // nodeImage assembles a runtime image: Debian, Node.js with npm, our server.
 func nodeImage(ctx context.Context, w *workshop, name string) (v1.Image, error) {
-	root, err := w.debianLayer(ctx)
+	root, err := w.debianLayer(ctx, debian)
 	if err != nil {
 		return nil, err
 	}
