@@ -1,23 +1,30 @@
 // Starts the runtime: listens at once, loads the handler beside it, stops on SIGTERM. A handler
 // that cannot be loaded ends the process: then the Pod is not ready, the version before it goes on
 // serving, and what was thrown stands in the Pod's status, where whoever pushed can read it.
+// With a handler's path as argument it is a developer's: it starts again when a file changes.
 import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { loadHandler } from './lib/handler.mjs';
-import { log } from './lib/log.mjs';
+import { configureLog, log } from './lib/log.mjs';
 import { readOptions } from './lib/options.mjs';
 import { createServer } from './lib/server.mjs';
 import { stopOnSignals } from './lib/shutdown.mjs';
-import { propagateTraceContext } from './lib/tracing.mjs';
+import { propagateTraceContext, record } from './lib/tracing.mjs';
+import { isWatched, watch } from './lib/watch.mjs';
+
+if (process.argv[2] && !isWatched()) await watch(fileURLToPath(import.meta.url), process.argv[2]);
 
 const options = readOptions(process.env);
-
-// One bad promise in user code must not end the requests that run beside it.
-process.on('uncaughtException', (error) => log.error('uncaught exception', { error }));
-process.on('unhandledRejection', (error) => log.error('unhandled rejection', { error }));
-
+configureLog(options);
 propagateTraceContext();
 const server = createServer(options);
-stopOnSignals(server, options);
+
+// What a handler threw where nobody could catch it. See README.md for the rule.
+process.on('uncaughtException', (error) => server.uncaught('uncaught exception', error));
+process.on('unhandledRejection', (error) => server.uncaught('unhandled rejection', error));
+
+let flush = async () => {};
+stopOnSignals(server, options, () => flush());
 server.http.on('error', (error) => {
   log.error('cannot listen', { host: options.host, port: options.port, error });
   process.exit(1);
@@ -25,6 +32,11 @@ server.http.on('error', (error) => {
 server.http.listen(options.port, options.host, () => log.info('listening', server.http.address()));
 
 try {
+  if (options.traceCollector) {
+    const recorder = (await import('./lib/recorder.mjs')).createRecorder(options);
+    record(recorder);
+    flush = recorder.flush;
+  }
   server.ready(await loadHandler(options.handlerPath));
   log.info('handler loaded', { path: options.handlerPath, seconds: process.uptime() });
 } catch (error) {

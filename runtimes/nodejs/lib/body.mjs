@@ -41,6 +41,7 @@ function parserFor(type) {
   switch (type) {
     case 'application/json':
     case 'application/cloudevents+json':
+    case 'application/cloudevents-batch+json':
       return 'json';
     case 'application/x-www-form-urlencoded':
       return 'urlencoded';

@@ -1,5 +1,6 @@
 import { readCloudEvent, contentTypeOf, emitCloudEvent, publishCloudEvent } from './cloudevents.mjs';
 import { adopt } from './express.mjs';
+import { signalOf } from './signal.mjs';
 import { tracer } from './tracing.mjs';
 
 /** Gives the context object that every call shares. */
@@ -39,7 +40,10 @@ class Extensions {
  * event. Getters stand in classes: in an object literal they would make each event slow.
  */
 export class Event {
-  constructor(req, res, { publisherAddress }) {
+  #res;
+
+  constructor(req, res, { publisher }) {
+    this.#res = res;
     this.extensions = new Extensions(req, res);
     this.setResponseHeader = (name, value) => void res.setHeader(name, value);
     this.setResponseContentType = (type) => {
@@ -50,8 +54,8 @@ export class Event {
       res.statusCode = Number(status);
     };
     this.emitCloudEvent = (type, source, data, attributes) =>
-      emitCloudEvent(publisherAddress, type, source, data, attributes);
-    this.publishCloudEvent = (object) => publishCloudEvent(publisherAddress, object);
+      emitCloudEvent(publisher, type, source, data, attributes);
+    this.publishCloudEvent = (object) => publishCloudEvent(publisher, object);
     this.buildResponseCloudEvent = (id, type, data) => ({
       type,
       source: this['ce-source'],
@@ -62,6 +66,11 @@ export class Event {
       datacontenttype: contentTypeOf(data),
     });
     if (req.body !== undefined) Object.assign(this, readCloudEvent(req) ?? { data: req.body });
+  }
+
+  /** Aborts when the caller has gone or FUNC_TIMEOUT is over. Not in Kyma's server. */
+  get signal() {
+    return signalOf(this.#res);
   }
 
   get tracer() {

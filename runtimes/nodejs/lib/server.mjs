@@ -1,11 +1,12 @@
 import http from 'node:http';
 import { bodyReader, hasBody } from './body.mjs';
 import { createContext, Event } from './event.mjs';
-import { preloadExpress } from './express.mjs';
+import { adopt, preloadExpress } from './express.mjs';
 import { log, logAccess } from './log.mjs';
 import { Metrics } from './metrics.mjs';
 import { sendCallback, sendText, sendValue } from './response.mjs';
-import { inTraceOf } from './tracing.mjs';
+import { abort } from './signal.mjs';
+import { currentRequest, inTraceOf, recordError, requestIdOf } from './tracing.mjs';
 
 const newest = Symbol('newest response of a connection');
 
@@ -19,6 +20,7 @@ export function createServer(options) {
   const metrics = new Metrics();
   const connections = new Set();
   const timeoutMs = options.timeoutSeconds * 1000;
+  const invoke = options.sdk ? callWithSDK : call;
   let main;
   let lastAnswers = false;
 
@@ -49,44 +51,103 @@ export function createServer(options) {
   server.keepAliveTimeout = 75_000;
 
   function serve(req, res) {
-    if (!hasBody(req)) return inTraceOf(req, call, req, res);
+    if (!hasBody(req)) return inTraceOf(req, invoke, res);
     limitTime(res);
     readBody(req, res, (error) => {
       if (error) return sendText(res, error.status ?? 400, error.message);
-      inTraceOf(req, call, req, res);
+      inTraceOf(req, invoke, res);
     });
   }
 
   function call(req, res) {
-    const start = performance.now();
-    metrics.calls++;
-    const succeed = (value) => {
-      metrics.observe(performance.now() - start);
-      sendValue(req, res, value);
-      if (!res.writableEnded) limitTime(res);
-    };
-    const fail = (error) => {
-      metrics.observe(performance.now() - start);
-      metrics.failures++;
-      log.error('handler failed', { error });
-      sendText(res, 500, typeof error === 'string' ? error : 'Internal server error');
-    };
+    const { succeed, fail, wait } = begin(req, res);
     try {
       const event = new Event(req, res, options);
-      const result = main(event, context, (body, status, headers) => sendCallback(req, res, body, status, headers));
+      const send = (body, status, headers) => sendCallback(req, res, body, status, headers, fail);
+      const result = main(event, context, send);
       if (typeof result?.then !== 'function') return succeed(result);
-      limitTime(res);
-      result.then(succeed).then(undefined, fail);
+      wait();
+      result.then(succeed, fail);
     } catch (error) {
       fail(error);
     }
+  }
+
+  // The newer API: the handler answers by itself, what it returns means nothing.
+  function callWithSDK(req, res) {
+    const { fail, settled, wait } = begin(req, res);
+    try {
+      adopt(req, res);
+      const result = main(req, res);
+      if (typeof result?.then !== 'function') return settled();
+      wait();
+      result.then(settled, fail);
+    } catch (error) {
+      fail(error);
+    }
+  }
+
+  function begin(req, res) {
+    const start = performance.now();
+    let done = false;
+    metrics.calls++;
+    metrics.active++;
+    req.res = res;
+    let waits = false;
+    const answered = () => {
+      metrics.active--;
+      metrics.answered(req.method, res.statusCode, performance.now() - start);
+    };
+    const handled = () => {
+      if (done) return false;
+      done = true;
+      metrics.observe(performance.now() - start);
+      return true;
+    };
+    // From here on the end of the answer is an event, and its time is limited.
+    const wait = () => {
+      if (waits) return;
+      waits = true;
+      limitTime(res);
+      res.once('close', () => {
+        handled();
+        answered();
+      });
+    };
+    const settled = () => {
+      if (!handled() || waits) return;
+      if (res.writableEnded && !res.writableLength) answered();
+      else wait();
+    };
+    const fail = (error) => {
+      failed(req, res, 'handler failed', error);
+      settled();
+    };
+    const succeed = (value) => {
+      try {
+        sendValue(req, res, value, fail);
+        settled();
+      } catch (error) {
+        fail(error);
+      }
+    };
+    return { succeed, fail, settled, wait };
+  }
+
+  /** Logs an error, and answers with 500 if req is not answered yet. */
+  function failed(req, res, message, error) {
+    log.error(message, { error });
+    metrics.failures++;
+    recordError(req, error);
+    if (!res.headersSent) res.setHeader('X-Request-Id', requestIdOf(req));
+    sendText(res, 500, typeof error === 'string' ? error : 'Internal server error');
   }
 
   // Only calls that outlive their first turn can be timed, so only they pay for a timer.
   function limitTime(res) {
     if (res.timer) return;
     res.timer = setTimeout(() => {
-      if (res.writableEnded) return;
+      abort(res, 'TimeoutError', `no answer in ${options.timeoutSeconds} s`);
       // An answer that is under way may take its time, as long as bytes move.
       if (res.headersSent) return res.setTimeout(timeoutMs, () => res.destroy());
       metrics.failures++;
@@ -101,6 +162,16 @@ export function createServer(options) {
     ready(handler) {
       main = handler;
       setImmediate(preloadExpress);
+    },
+    /**
+     * Takes an error that no handler has caught. The request in whose course it was thrown, if that
+     * is known, gets its 500; the process goes on, for one bad promise must not end the requests
+     * that run beside it.
+     */
+    uncaught(message, error) {
+      const req = currentRequest();
+      if (!req?.res || req.res.writableEnded) return log.error(message, { error });
+      failed(req, req.res, message, error);
     },
     stopping() {
       lastAnswers = true;

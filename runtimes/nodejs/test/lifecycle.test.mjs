@@ -59,8 +59,10 @@ test('SIGTERM under load loses no request', async (t) => {
       if (answer.headers.connection === 'close') return;
     }
   });
-  const long = send(`${url}/slow?ms=1000`, { agent: new http.Agent({ keepAlive: true }) });
   await until(() => answered > 200);
+  const long = send(`${url}/slow?ms=1500`, { agent: new http.Agent({ keepAlive: true }) });
+  const soon = answered + 50;
+  await until(() => answered > soon);
   child.kill('SIGTERM');
   await Promise.all(clients);
   const last = await long;

@@ -20,7 +20,8 @@ export async function start(t, handler, env = {}) {
     for (const stream of [child.stdout, child.stderr]) {
       createInterface({ input: stream }).on('line', (line) => {
         lines.push(line);
-        if (line.includes('"message":"listening"')) resolve(JSON.parse(line).port);
+        const found = /(?:"message":"| INFO )listening\b.*\bport"?[:=](\d+)/.exec(line);
+        if (found) resolve(Number(found[1]));
       });
     }
     child.once('exit', (code) => reject(new Error(`server ended with ${code}: ${lines.join('\n')}`)));
@@ -51,12 +52,15 @@ export async function startReady(t, handler, env) {
   return server;
 }
 
-/** Serves one recorder of requests on loopback. */
-export async function startPeer(t) {
+/** Serves one recorder of requests on loopback. Statuses are its answers in turn, 0 for none; then 200. */
+export async function startPeer(t, statuses = []) {
   const seen = [];
   const peer = http.createServer(async (req, res) => {
     const chunks = await req.toArray();
-    seen.push({ headers: req.headers, body: Buffer.concat(chunks).toString() });
+    seen.push({ url: req.url, headers: req.headers, body: Buffer.concat(chunks).toString() });
+    const status = statuses[seen.length - 1] ?? 200;
+    if (status === 0) return;
+    res.statusCode = status;
     res.end('ok');
   });
   peer.listen(0, '127.0.0.1');

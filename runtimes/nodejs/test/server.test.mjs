@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { send, startPeer, startReady } from './running.mjs';
+import { send, startPeer, startReady, until } from './running.mjs';
 
 const json = 'application/json; charset=utf-8';
 
@@ -34,6 +34,25 @@ test('what a handler returns becomes the answer', async (t) => {
     { path: 'tracer', text: 'function' },
     { path: 'libraries', text: '["function","function","object","object"]' },
     { path: 'uncaught', text: 'fine' },
+    { path: 'buffer', text: Buffer.from([0, 1, 255]).toString(), type: 'application/octet-stream' },
+    { path: 'typed-array', text: 'BC', type: 'application/octet-stream' },
+    { path: 'array-buffer', text: 'AB', type: 'application/octet-stream' },
+    { path: 'bigint', text: '12', type: undefined },
+    { path: 'date', text: '"1970-01-01T00:00:00.000Z"', type: json },
+    { path: 'stream', text: 'abc', type: undefined },
+    { path: 'stream-typed', status: 206, text: '1,2\n3,4\n', type: 'text/csv; charset=utf-8' },
+    { path: 'stream-async', text: 'later' },
+    { path: 'stream-breaks-at-once', status: 500, text: 'Internal server error' },
+    { path: 'generator', text: 'one {"two":2}\n' },
+    { path: 'async-generator', text: 'one two' },
+    { path: 'async-iterable', text: '[1]\n[2]\n' },
+    { path: 'web-stream', text: 'web' },
+    { path: 'blob', text: '<p>', type: 'text/html' },
+    { path: 'response', status: 201, text: '<b>', type: 'text/html', headers: { 'x-made': 'yes', 'set-cookie': ['a=1', 'b=2'] } },
+    { path: 'response-json', text: '{"a":1}', type: 'application/json' },
+    { path: 'response-empty', status: 204, text: '' },
+    { path: 'returned-error', status: 500, text: 'Internal server error' },
+    { path: 'throws-nothing', status: 500, text: 'Internal server error' },
   ];
   for (const { path, status = 200, text, headers = {}, ...row } of rows) {
     await t.test(path, async () => {
@@ -42,9 +61,30 @@ test('what a handler returns becomes the answer', async (t) => {
       assert.equal(answer.status, status);
       assert.equal(answer.headers['access-control-allow-origin'], '*');
       if ('type' in row) assert.equal(answer.headers['content-type'], row.type);
-      for (const [name, value] of Object.entries(headers)) assert.equal(answer.headers[name], value);
+      for (const [name, value] of Object.entries(headers)) assert.deepEqual(answer.headers[name], value);
     });
   }
+});
+
+test('every method reaches the handler, and HEAD has no body', async (t) => {
+  const { url } = await startReady(t, 'commonjs.js');
+  for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
+    assert.equal((await send(`${url}/method`, { method })).text, method);
+  }
+  for (const path of ['string', 'object', 'buffer', 'stream', 'async-generator', 'response', 'endless-stream']) {
+    await t.test(`HEAD of ${path}`, async () => {
+      const answer = await send(`${url}/${path}`, { method: 'HEAD' });
+      assert.equal(answer.status, path === 'response' ? 201 : 200);
+      assert.equal(answer.text, '');
+    });
+  }
+});
+
+test('a stream that breaks later cuts the answer off', async (t) => {
+  const { url, lines } = await startReady(t, 'commonjs.js');
+  await assert.rejects(send(`${url}/stream-breaks-later`), /aborted|ECONNRESET/);
+  await until(() => lines.some((line) => line.includes('handler failed')));
+  assert.equal((await send(`${url}/string`)).text, 'text');
 });
 
 test('a body is parsed by its content type', async (t) => {
@@ -110,9 +150,19 @@ test('CloudEvents fill the event', async (t) => {
   await t.test('neither', async () => {
     assert.deepEqual(await post('/event', { 'Content-Type': 'application/json', 'ce-type': 'x' }, '1'), { data: 1 });
   });
+  await t.test('batch mode', async () => {
+    const batch = [{ id: '1', type: 'a', source: 'shop', specversion: '1.0' }, { id: '2', type: 'b', source: 'shop', specversion: '1.0' }];
+    const headers = { 'Content-Type': 'application/cloudevents-batch+json; charset=utf-8' };
+    assert.deepEqual(await post('/event', headers, JSON.stringify(batch)), { data: batch });
+  });
+  await t.test('structured mode with base64', async () => {
+    const body = { id: '1', type: 'a', source: 'shop', specversion: '1.0', data_base64: 'AP8=' };
+    const event = await post('/event', { 'Content-Type': 'application/cloudevents+json' }, JSON.stringify(body));
+    assert.deepEqual(event.data, { type: 'Buffer', data: [0, 255] });
+  });
   await t.test('buildResponseCloudEvent takes over the source', async () => {
     const headers = { 'ce-type': 'a', 'ce-source': 'shop', 'ce-specversion': '1.0', 'Content-Type': 'text/plain' };
-    assert.deepEqual(await post('/response', headers, 'x'), {
+    assert.deepEqual(await post('/build-response', headers, 'x'), {
       type: 'made', source: 'shop', specversion: '1.0', id: '1', data: { b: 2 }, datacontenttype: 'application/json',
     });
   });
@@ -133,6 +183,26 @@ test('events are sent to the publisher', async (t) => {
   });
   assert.equal(text.datacontenttype, 'text/plain');
   assert.deepEqual(published, { id: 'x' });
+});
+
+test('an event is sent again after what may pass, and no other', async (t) => {
+  const rows = [
+    { name: 'busy, then well', statuses: [503, 429, 200], want: '{"status":200}', sent: 3 },
+    { name: 'busy for good', statuses: [503, 503, 503], status: 500, sent: 3 },
+    { name: 'refused', statuses: [400], status: 500, sent: 1 },
+    { name: 'no answer, then well', statuses: [0, 200], want: '{"status":200}', sent: 2 },
+  ];
+  for (const { name, statuses, want = 'Internal server error', status = 200, sent } of rows) {
+    await t.test(name, async (t) => {
+      const peer = await startPeer(t, statuses);
+      const { url } = await startReady(t, 'commonjs.js', { PUBLISHER_PROXY_ADDRESS: peer.url, PUBLISHER_TIMEOUT: '0.5' });
+      const answer = await send(`${url}/emit`);
+      assert.equal(answer.text, want);
+      assert.equal(answer.status, status);
+      assert.equal(peer.seen.length, sent);
+      assert.equal(new Set(peer.seen.map(({ body }) => JSON.parse(body).id)).size, 1);
+    });
+  }
 });
 
 test('trace headers go on to outgoing requests', async (t) => {
@@ -190,6 +260,9 @@ test('CORS, health, metrics and context', async (t) => {
     assert.match(text, /^function_failures_total 1$/m);
     assert.match(text, /^function_duration_miliseconds_bucket\{le="\+Inf"\} 2$/m);
     assert.match(text, /^function_duration_miliseconds_count 2$/m);
+    assert.match(text, /^http_server_active_requests 0$/m);
+    assert.match(text, /^http_server_request_duration_seconds_bucket\{http_request_method="GET",http_response_status_code="500",url_scheme="http",le="\+Inf"\} 1$/m);
+    assert.match(text, /^http_server_request_duration_seconds_count\{http_request_method="GET",http_response_status_code="200",url_scheme="http"\} 1$/m);
   });
   await t.test('access log', () => {
     assert.ok(lines.some((line) => /^127\.0\.0\.1 - - \[.* \+0000\] "GET \/context HTTP\/1\.1" 200 \d+ "-" "-"$/.test(line)), lines.join('\n'));
