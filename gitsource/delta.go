@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// deltaBytes bounds the bases that are in memory at once, and the deltas between an object and its last base: who
-	// reads the object later has them in memory together.
-	deltaBytes = 64 << 20
+	// deltaBytes bounds the bases that are in memory at once besides the last, and the deltas between an object and its
+	// last base: who reads the object later has them in memory together.
+	deltaBytes = 16 << 20
 	// deltaDepth bounds how many deltas are between an object and its last base. Git itself allows as many.
 	deltaDepth = 4095
 )
@@ -55,7 +55,7 @@ func (p *pack) resolveOutside(outside objectReader, emit func(plumbing.ObjectTyp
 		if d.done || outside == nil {
 			continue
 		}
-		kind, content, err := readWhole(outside, d.id, p.limits.FileBytes)
+		kind, content, err := readWhole(outside, d.id, p.limits.delta())
 		if errors.Is(err, errBroken) { // it may be a delta of the pack too, whose turn has not come
 			missing = err
 			continue
@@ -176,8 +176,8 @@ func (p *pack) apply(kind plumbing.ObjectType, content []byte, of children, emit
 			held -= int64(len(top.content))
 			stack = stack[:len(stack)-1]
 		}
-		if held += int64(len(made.content)); held > deltaBytes+p.limits.FileBytes {
-			return errorf(ErrTooLarge, "deltas of the pack need more than %d bytes of memory", deltaBytes+p.limits.FileBytes)
+		if held += int64(len(made.content)); held > deltaBytes+p.limits.delta() {
+			return errorf(ErrTooLarge, "deltas of the pack need more than %d bytes of memory", deltaBytes+p.limits.delta())
 		}
 		stack = append(stack, made)
 	}
@@ -192,13 +192,13 @@ func (p *pack) make(kind plumbing.ObjectType, from base, d *delta) (base, error)
 		return base{}, err
 	}
 	made := base{depth: from.depth + 1, deltas: from.deltas + int64(len(script))}
-	if made.depth > deltaDepth || made.deltas > deltaBytes {
+	if made.depth > deltaDepth || made.deltas > deltaBytes+p.limits.delta() {
 		return base{}, errorf(ErrTooLarge, "an object of the pack is behind %d deltas of %d bytes together", made.depth, made.deltas)
 	}
 	if made.content, err = packfile.PatchDelta(from.content, script); err != nil {
 		return base{}, fmt.Errorf("apply delta: %w: %v", errProtocol, err)
 	}
-	if size, limit := int64(len(made.content)), p.limit(kind); size > limit {
+	if size, limit := int64(len(made.content)), min(p.limit(kind), p.limits.delta()); size > limit {
 		return base{}, errorf(ErrTooLarge, "%s of %d bytes is larger than the limit of %d", what(kind), size, limit)
 	}
 	object.id, d.done = plumbing.ComputeHash(kind, made.content), true

@@ -239,7 +239,7 @@ func TestPacksThatAreRefused(t *testing.T) {
 		{name: "deltas that are large together", write: func(p *packOf) {
 			at, content := p.object(plumbing.BlobObject, zeros), zeros
 			text := strings.Repeat("x", 6<<20)
-			for range 12 { // each throws away what the last one wrote
+			for range 14 { // each throws away what the last one wrote
 				script := binary.AppendUvarint(binary.AppendUvarint(nil, uint64(len(content))), uint64(len(text)+1))
 				for rest := text + "y"; len(rest) > 0; {
 					n := min(len(rest), 127)

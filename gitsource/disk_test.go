@@ -280,3 +280,33 @@ func TestAPackThatIsTooLargeNamesTheCure(t *testing.T) {
 	g.Expect(err).To(MatchError(ContainSubstring("uploadpack.allowFilter")))
 	g.Expect(err).To(MatchError(ContainSubstring("20000 bytes")))
 }
+
+// TestMoreThanTheQuotaAtOnceIsForLater has repositories on their way that do not fit together.
+func TestMoreThanTheQuotaAtOnceIsForLater(t *testing.T) {
+	t.Parallel()
+	g := NewWithT(t)
+	dir := t.TempDir()
+	now := newClock()
+	c := newClient(t, withClock(now), func(o *gitsource.Options) { o.CacheDir, o.CacheBytes = dir, 5<<20 })
+	repository := func(seed string) (*gitServer, string) {
+		r := newRepository(t)
+		r.config("uploadpack.allowFilter", "false")
+		commit := r.commit("main", r.files(map[string]string{"handler.js": seed + noise(4_000_000)}), "first")
+		return newGitServer(t, r, nil), commit
+	}
+	first, one := repository("1")
+	held, err := c.Fetch(t.Context(), first.repo(), one, gitsource.Selection{})
+	g.Expect(err).NotTo(HaveOccurred())
+	second, two := repository("2")
+	_, err = c.Fetch(t.Context(), second.repo(), two, gitsource.Selection{})
+	g.Expect(err).To(MatchError(gitsource.ErrUnavailable))
+	g.Expect(err).To(MatchError(ContainSubstring("fill the space for mirrors")))
+	g.Expect(content(t, held, "handler.js")).To(HaveLen(4_000_001))
+	g.Expect(held.Close()).To(Succeed())
+
+	now.move(time.Hour) // who failed is left alone for a while
+	tree, err := c.Fetch(t.Context(), second.repo(), two, gitsource.Selection{})
+	g.Expect(err).NotTo(HaveOccurred(), "the first may go now")
+	g.Expect(content(t, tree, "handler.js")).To(HaveLen(4_000_001))
+	g.Expect(tree.Close()).To(Succeed())
+}

@@ -116,13 +116,18 @@ func (m *mirror) release() {
 }
 
 // shrink removes mirrors that nobody uses, the least recently used first, until all take no more than that many bytes.
-func (ms *mirrors) shrink(to int64) {
+// It returns how many they take.
+func (ms *mirrors) shrink(to int64) (total int64) {
 	ms.mu.Lock()
 	gone := ms.evict(to)
+	for _, m := range ms.live {
+		total += m.size
+	}
 	ms.mu.Unlock()
 	for _, dir := range gone {
 		_ = os.RemoveAll(dir)
 	}
+	return total
 }
 
 // evict is shrink without the disk: it returns what is to be removed.
@@ -250,7 +255,7 @@ func (m *mirror) fetch(ctx context.Context, from remote, w want) error {
 		return fmt.Errorf("mirror has %d packs and %d commits: %w", m.packs, len(m.commits), errBroken)
 	}
 	err := from.pack(ctx, w, func(pack io.Reader) error {
-		return storePack(m.dir, &growth{r: pack, of: m}, thin, m.storage(), m.owner.limits)
+		return storePack(m.dir, &growth{r: pack, of: m}, thin, m.storage(), m.limits(w))
 	})
 	if err == nil && !thin {
 		m.packs++
@@ -266,6 +271,22 @@ func (m *mirror) fetch(ctx context.Context, from remote, w want) error {
 	return err
 }
 
+// shallowDelta is how large a file may be that comes along with a commit as a delta. It is for who resolves, and serves
+// many: a build, which asks for files, may have larger ones.
+const shallowDelta = 16 << 20
+
+// limits are those of a pack: where files were to be left out there are only small objects.
+func (m *mirror) limits(w want) Limits {
+	l := m.owner.limits
+	if w.shallow {
+		l.deltaBytes = shallowDelta
+	}
+	if w.blobless {
+		l.FileBytes = min(metaBytes, l.FileBytes)
+	}
+	return l
+}
+
 // growth counts what a mirror takes on disk while a pack arrives.
 type growth struct {
 	r       io.Reader
@@ -276,7 +297,7 @@ type growth struct {
 // growthStep is how much arrives between two looks at the quota.
 const growthStep = 1 << 20
 
-// Read passes bytes on, and makes room for them.
+// Read passes bytes on, and makes room for them. What is in use may take a quarter more than the quota.
 func (g *growth) Read(p []byte) (int, error) {
 	n, err := g.r.Read(p)
 	if g.pending += int64(n); g.pending >= growthStep {
@@ -285,10 +306,14 @@ func (g *growth) Read(p []byte) (int, error) {
 		g.of.size += g.pending
 		ms.mu.Unlock()
 		g.pending = 0
-		ms.shrink(ms.quota)
+		if total := ms.shrink(ms.quota); total > ms.quota+ms.quota/4 {
+			return 0, &UnavailableError{Err: errQuota}
+		}
 	}
 	return n, err
 }
+
+var errQuota = errors.New("keep objects: the repositories that are read just now fill the space for mirrors")
 
 // measure counts what the mirror takes on disk.
 func (m *mirror) measure() {

@@ -57,6 +57,17 @@ type Limits struct {
 	Submodules int
 	// Refs bounds how many refs one answer may have. Default 1,000,000: they are read one by one, not kept.
 	Refs int
+
+	// deltaBytes bounds what one delta makes, which is in memory. Zero is FileBytes.
+	deltaBytes int64
+}
+
+// delta is how large an object may be that is made by a delta.
+func (l Limits) delta() int64 {
+	if l.deltaBytes > 0 {
+		return min(l.deltaBytes, l.FileBytes)
+	}
+	return l.FileBytes
 }
 
 // withDefaults fills the zero fields.

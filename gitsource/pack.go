@@ -219,6 +219,8 @@ func (p *pack) limit(kind plumbing.ObjectType) int64 {
 	switch kind {
 	case plumbing.CommitObject, plumbing.TreeObject, plumbing.TagObject:
 		return min(metaBytes, p.limits.FileBytes)
+	case plumbing.OFSDeltaObject, plumbing.REFDeltaObject:
+		return p.limits.delta()
 	}
 	return p.limits.FileBytes
 }
