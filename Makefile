@@ -42,7 +42,7 @@ build: ## compile the programs into bin/
 
 image: ## assemble the images without Docker into dist/
 	@mkdir -p dist
-	go run ./hack/image dist manager builder registry-gateway runtime-nodejs22 registry \
+	go run ./hack/image dist manager builder registry-gateway runtime-nodejs22 runtime-python313 registry \
 		--registry-binary "$$(cd localcluster && go run . build --assets)/registry"
 
 cluster-up: ## start the local cluster and install gitfn; prints its facts as JSON

@@ -163,6 +163,22 @@ func TestEnvironmentHasEveryNameOnce(t *testing.T) {
 	g.Expect(values).To(HaveKeyWithValue("FUNC_PORT", "8080"))
 }
 
+func TestEnvironmentOfPython(t *testing.T) {
+	g := NewWithT(t)
+	values := map[string]string{}
+	s := settings(func(s *rollout.Settings) { s.Runtime = runtimes.Default()["python313"] })
+	for _, v := range rollout.Deployment(s).Spec.Template.Spec.Containers[0].Env {
+		values[v.Name] = v.Value
+	}
+	for name, value := range map[string]string{
+		"FUNC_RUNTIME": "python313", "FUNCTION_PATH": "/kubeless", "MOD_NAME": "handler", "FUNC_HANDLER": "main",
+		"PYTHONPATH": "/kubeless/lib/python3.13/site-packages:/kubeless", "PYTHONUNBUFFERED": "TRUE",
+	} {
+		g.Expect(values).To(HaveKeyWithValue(name, value))
+	}
+	g.Expect(values).NotTo(HaveKey("HANDLER_PATH"))
+}
+
 func TestGracePeriodCoversTheTimeout(t *testing.T) {
 	timeout := func(values ...string) (env []corev1.EnvVar) {
 		for _, value := range values {

@@ -20,6 +20,9 @@ type Language string
 // NodeJS runtimes install package.json with npm.
 const NodeJS Language = "nodejs"
 
+// Python runtimes install requirements.txt, or the dependencies of pyproject.toml, with pip.
+const Python Language = "python"
+
 // EnvVar is one variable of the server's environment.
 type EnvVar struct{ Name, Value string }
 
@@ -39,6 +42,9 @@ type Runtime struct {
 	Manifest string
 	// Dir is the directory of the image that holds the Function's files.
 	Dir string
+	// Modules is the folder below Dir that the package manager fills:
+	// "node_modules", "lib/python3.13/site-packages".
+	Modules string
 	// Env is what the server needs to find the handler.
 	Env []EnvVar
 }
@@ -55,14 +61,33 @@ type Catalogue map[string]Runtime
 // Default is the catalogue that gitfn ships. Its rows have no images: those
 // belong to the cluster.
 func Default() Catalogue {
-	return Catalogue{"nodejs22": node("nodejs22")}
+	return Catalogue{
+		"nodejs22":  node("nodejs22"),
+		"python312": python("python312", "3.12"),
+		"python313": python("python313", "3.13"),
+	}
+}
+
+// python is a row whose server is of the generation with event and context.
+func python(name, version string) Runtime {
+	modules := "lib/python" + version + "/site-packages"
+	return Runtime{
+		Name: name, Language: Python,
+		Handler: "handler.py", Manifest: "requirements.txt",
+		Dir: "/kubeless", Modules: modules,
+		Env: []EnvVar{
+			{"PYTHONPATH", "/kubeless/" + modules + ":/kubeless"},
+			{"FUNCTION_PATH", "/kubeless"},
+			{"PYTHONUNBUFFERED", "TRUE"},
+		},
+	}
 }
 
 func node(name string) Runtime {
 	return Runtime{
 		Name: name, Language: NodeJS,
 		Handler: "handler.js", Manifest: "package.json",
-		Dir: "/usr/src/app/function",
+		Dir: "/usr/src/app/function", Modules: "node_modules",
 		Env: []EnvVar{{"HANDLER_PATH", "./function/handler.js"}},
 	}
 }

@@ -49,6 +49,8 @@ func TestRowsAreComplete(t *testing.T) {
 			g.Expect(row.Handler).NotTo(BeEmpty())
 			g.Expect(row.Manifest).NotTo(BeEmpty())
 			g.Expect(row.Dir).To(HavePrefix("/"))
+			g.Expect(row.Modules).NotTo(BeEmpty())
+			g.Expect(row.Modules).NotTo(HavePrefix("/"))
 		})
 	}
 }

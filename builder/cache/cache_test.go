@@ -145,7 +145,7 @@ func TestSourceFiles(t *testing.T) {
 	g := NewWithT(t)
 	tree := treeOf(t, map[string]string{".npmrc": "x", "a/.npmrc": "x", "handler.js": "1", "node_modules/b/x.js": "1", "p/node_modules/c.js": ""})
 	paths := func(installs bool) (all []string) {
-		files, err := SourceFiles(tree, installs)
+		files, err := SourceFiles(node, tree, installs)
 		g.Expect(err).NotTo(HaveOccurred())
 		for _, file := range files {
 			all = append(all, file.Path)
@@ -154,7 +154,7 @@ func TestSourceFiles(t *testing.T) {
 	}
 	g.Expect(paths(true)).To(Equal([]string{"a/.npmrc", "handler.js"}))
 	g.Expect(paths(false)).To(Equal([]string{"a/.npmrc", "handler.js", "node_modules/b/x.js", "p/node_modules/c.js"}), "modules that the source brings are its own if none are installed")
-	_, err := SourceFiles(treeOf(t, map[string]string{"a/.wh.b/c": ""}), false)
+	_, err := SourceFiles(node, treeOf(t, map[string]string{"a/.wh.b/c": ""}), false)
 	g.Expect(err).To(MatchError(ErrUnsafe))
 }
 
@@ -171,7 +171,7 @@ func copied(t *testing.T, limits Limits, headers ...*tar.Header) ([]byte, error)
 		g.Expect(err).NotTo(HaveOccurred())
 	}
 	g.Expect(w.Close()).To(Succeed())
-	err := CopyInstalled(&out, &in, "/usr/src/app/function", limits)
+	err := CopyInstalled(&out, &in, node, limits)
 	return out.Bytes(), err
 }
 
@@ -279,8 +279,8 @@ func TestWriteInstalledIsAccepted(t *testing.T) {
 	g.Expect(os.Symlink("../packages", filepath.Join(work, "other/node_modules"))).To(Succeed())
 
 	var packed, layer, again bytes.Buffer
-	g.Expect(WriteInstalled(&packed, work, "/usr/src/app/function", DefaultLimits)).To(Succeed())
-	g.Expect(CopyInstalled(&layer, bytes.NewReader(packed.Bytes()), "/usr/src/app/function", DefaultLimits)).To(Succeed())
+	g.Expect(WriteInstalled(&packed, work, node, DefaultLimits)).To(Succeed())
+	g.Expect(CopyInstalled(&layer, bytes.NewReader(packed.Bytes()), node, DefaultLimits)).To(Succeed())
 	var names []string
 	in := tar.NewReader(bytes.NewReader(layer.Bytes()))
 	for h, err := in.Next(); err != io.EOF; h, err = in.Next() {
@@ -292,7 +292,7 @@ func TestWriteInstalledIsAccepted(t *testing.T) {
 		"packages/p/node_modules/", "packages/p/node_modules/d/", "packages/p/node_modules/d/x.js"}))
 
 	g.Expect(os.Chtimes(filepath.Join(work, "node_modules/a.js"), time.Now(), time.Now().Add(time.Hour))).To(Succeed())
-	g.Expect(WriteInstalled(&again, work, "/usr/src/app/function", DefaultLimits)).To(Succeed())
+	g.Expect(WriteInstalled(&again, work, node, DefaultLimits)).To(Succeed())
 	g.Expect(again.Bytes()).To(Equal(packed.Bytes()), "times do not show")
-	g.Expect(WriteInstalled(io.Discard, work, "/x", Limits{Bytes: 10, Entries: 100})).To(MatchError(ErrUnsafe))
+	g.Expect(WriteInstalled(io.Discard, work, node, Limits{Bytes: 10, Entries: 100})).To(MatchError(ErrUnsafe))
 }

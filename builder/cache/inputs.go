@@ -101,6 +101,9 @@ var foreign = []struct{ lock, manager string }{
 // Select finds the inputs of a tree. Errors match ErrManifest or ErrForeignLock,
 // or are those of the tree.
 func Select(runtime runtimes.Runtime, tree *gitsource.Tree) (Inputs, error) {
+	if runtime.Language == runtimes.Python {
+		return selectPython(runtime, tree)
+	}
 	s := selection{tree: tree, manifestName: runtime.Manifest, chosen: map[string]bool{}, files: map[string]gitsource.File{}}
 	for _, file := range tree.Files {
 		s.files[file.Path] = file

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gitfn/gitfn/gitsource"
+	"github.com/gitfn/gitfn/runtimes"
 )
 
 // ErrUnsafe means that a tar of dependencies holds what no layer may hold.
@@ -45,15 +46,21 @@ func header(name string, kind byte, executable bool) *tar.Header {
 // below is where files for dir lie in a layer.
 func below(dir string) string { return strings.TrimPrefix(path.Clean(dir), "/") }
 
-// inModules reports whether a path is a directory of modules or lies in one.
-func inModules(name string) bool { return slices.Contains(strings.Split(name, "/"), Modules) }
+// inModules reports whether a path is a directory of modules or lies in one. npm
+// makes a node_modules wherever there is a package; pip fills one folder.
+func inModules(modules, name string) bool {
+	if modules == Modules {
+		return slices.Contains(strings.Split(name, "/"), Modules)
+	}
+	return name == modules || strings.HasPrefix(name, modules+"/")
+}
 
 // SourceFiles are the files of a tree that go into the image: all but the
 // project's npm configuration, which may hold a token and is of no use to the
 // server, and, if dependencies are installed, what the tree brings as its own
-// node_modules: two sources of one directory would be a mixture of versions. A
-// name that would take files out of lower layers is ErrUnsafe.
-func SourceFiles(tree *gitsource.Tree, installs bool) ([]gitsource.File, error) {
+// folder of modules: two sources of one directory would be a mixture of versions.
+// A name that would take files out of lower layers is ErrUnsafe.
+func SourceFiles(runtime runtimes.Runtime, tree *gitsource.Tree, installs bool) ([]gitsource.File, error) {
 	var files []gitsource.File
 	for _, file := range tree.Files {
 		for part := range strings.SplitSeq(file.Path, "/") {
@@ -61,7 +68,7 @@ func SourceFiles(tree *gitsource.Tree, installs bool) ([]gitsource.File, error) 
 				return nil, fmt.Errorf("%w: %q: names that begin with %s delete files in images", ErrUnsafe, file.Path, whiteout)
 			}
 		}
-		if file.Path != npmConfig && !(installs && inModules(file.Path)) {
+		if file.Path != npmConfig && !(installs && inModules(runtime.Modules, file.Path)) {
 			files = append(files, file)
 		}
 	}
@@ -123,13 +130,13 @@ func writeFile(out *tar.Writer, tree *gitsource.Tree, file gitsource.File, name 
 	return err
 }
 
-// WriteInstalled writes every node_modules in the folder work as a tar below dir.
-// A workspace has one for each of its packages. It follows no link, and leaves
+// WriteInstalled writes every folder of modules in the folder work as a tar below
+// the runtime's directory. A workspace of npm has one for each of its packages. It follows no link, and leaves
 // out what is neither file, directory nor link. More than the limits allow is
 // ErrUnsafe.
-func WriteInstalled(w io.Writer, work, dir string, limits Limits) error {
+func WriteInstalled(w io.Writer, work string, runtime runtimes.Runtime, limits Limits) error {
 	out := tar.NewWriter(w)
-	dir = below(dir)
+	dir, modules := below(runtime.Dir), runtime.Modules
 	spent := budget{limits: limits}
 	err := filepath.WalkDir(work, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -140,16 +147,16 @@ func WriteInstalled(w io.Writer, work, dir string, limits Limits) error {
 			return err
 		}
 		relative = filepath.ToSlash(relative)
-		if !inModules(relative) || relative == path.Join(Modules, ".package-lock.json") {
+		if !inModules(modules, relative) || relative == path.Join(Modules, ".package-lock.json") {
 			return nil // npm's own notes: worthless without the times, which a layer does not keep
 		}
-		if entry.Name() == Modules && !inModules(path.Dir(relative)) && !entry.IsDir() {
+		if !inModules(modules, path.Dir(relative)) && !entry.IsDir() {
 			return nil
 		}
 		return writeEntry(out, &spent, file, path.Join(dir, relative), entry)
 	})
 	if err != nil {
-		return fmt.Errorf("pack %s: %w", Modules, err)
+		return fmt.Errorf("pack %s: %w", modules, err)
 	}
 	return out.Close()
 }
@@ -222,13 +229,13 @@ func (b *budget) take(size int64) error {
 }
 
 // CopyInstalled reads a tar that code of users may have written and writes it as
-// a layer: entries in a node_modules below dir, in order, each in a directory
-// that came before it, made of directories, files and links that stay below dir;
-// with normalised headers. Anything else is ErrUnsafe. It reads its input once,
+// a layer: entries in a folder of modules below the runtime's directory, in order,
+// each in a directory that came before it, made of directories, files and links
+// that stay below the runtime's directory; with normalised headers. Anything else is ErrUnsafe. It reads its input once,
 // from the beginning to the end, and keeps nothing that grows with it.
-func CopyInstalled(w io.Writer, r io.Reader, dir string, limits Limits) error {
+func CopyInstalled(w io.Writer, r io.Reader, runtime runtimes.Runtime, limits Limits) error {
 	in, out := tar.NewReader(r), tar.NewWriter(w)
-	c := checker{dir: below(dir), budget: budget{limits: limits}}
+	c := checker{dir: below(runtime.Dir), modules: runtime.Modules, budget: budget{limits: limits}}
 	for {
 		h, err := in.Next()
 		if err == io.EOF {
@@ -260,10 +267,11 @@ func CopyInstalled(w io.Writer, r io.Reader, dir string, limits Limits) error {
 
 // checker remembers of a tar what the next entry is judged by.
 type checker struct {
-	dir    string
-	last   []string // path of the entry before
-	open   []string // the directory of the entry before, and those above it
-	budget budget
+	dir     string
+	modules string
+	last    []string // path of the entry before
+	open    []string // the directory of the entry before, and those above it
+	budget  budget
 }
 
 // Bounds of one name.
@@ -287,8 +295,8 @@ func (c *checker) refuse(h *tar.Header, name string) string {
 	}
 	relative, inside := strings.CutPrefix(name, c.dir+"/")
 	switch {
-	case !inside || !inModules(relative):
-		return "is outside of " + c.dir + "/" + Modules
+	case !inside || !inModules(c.modules, relative):
+		return "is outside of " + c.dir + "/" + c.modules
 	case slices.Compare(c.last, parts) >= 0:
 		return "is out of order"
 	}
@@ -296,7 +304,7 @@ func (c *checker) refuse(h *tar.Header, name string) string {
 	for len(c.open) > 0 && !strings.HasPrefix(name, c.open[len(c.open)-1]+"/") {
 		c.open = c.open[:len(c.open)-1]
 	}
-	switch top := !inModules(path.Dir(relative)); {
+	switch top := !inModules(c.modules, path.Dir(relative)); {
 	case top && h.Typeflag != tar.TypeDir:
 		return "is no directory"
 	case !top && (len(c.open) == 0 || c.open[len(c.open)-1] != path.Dir(name)):

@@ -5,7 +5,7 @@
 // start together and hand on by files:
 //
 //	fetch    Git or a mounted ConfigMap ─► volume source: source.tar.gz, inputs/, and last its word
-//	install  inputs/ ─► npm in the runtime's directory ─► volume layers: deps.tar, and last its word
+//	install  inputs/ ─► npm or pip in the runtime's directory ─► volume layers: deps.tar, and last its word
 //	push     source.tar.gz, deps.tar ─► layers on the base image ─► registry ─► Report, hint
 //
 // A word is written last and at once, so whoever sees it may go on. fetch's word

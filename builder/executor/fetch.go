@@ -48,7 +48,7 @@ func (o *options) fetch(ctx context.Context) (word fetched, err error) {
 	if err != nil {
 		return word, classifyInputs(err)
 	}
-	files, err := cache.SourceFiles(tree, !inputs.None())
+	files, err := cache.SourceFiles(o.runtime, tree, !inputs.None())
 	if err != nil {
 		return word, classifyInputs(err)
 	}

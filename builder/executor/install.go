@@ -11,6 +11,7 @@ import (
 
 	"github.com/gitfn/gitfn/builder"
 	"github.com/gitfn/gitfn/builder/cache"
+	"github.com/gitfn/gitfn/runtimes"
 )
 
 // install runs the package manager, if there is something for it to do.
@@ -33,7 +34,12 @@ func (o *options) install(ctx context.Context, locked bool) error {
 	if err := os.CopyFS(o.work, os.DirFS(filepath.Join(o.source, dirInputs))); err != nil {
 		return fmt.Errorf("copy inputs: %w", err)
 	}
-	installed := o.npm(ctx, locked)
+	var installed error
+	if o.runtime.Language == runtimes.Python {
+		installed = o.pip(ctx)
+	} else {
+		installed = o.npm(ctx, locked)
+	}
 	// From here on nothing but this process runs here: what a script left
 	// behind could swap the tar for something else while it is written.
 	if err := killOthers(); err != nil {
@@ -46,7 +52,7 @@ func (o *options) install(ctx context.Context, locked bool) error {
 		return installed
 	}
 	return writeNew(filepath.Join(o.layers, fileDeps), func(w io.Writer) error {
-		return cache.WriteInstalled(ctxWriter{ctx, w}, o.work, o.runtime.Dir, o.limits)
+		return cache.WriteInstalled(ctxWriter{ctx, w}, o.work, o.runtime, o.limits)
 	})
 }
 

@@ -3,16 +3,12 @@ package executor
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
-	"time"
 
 	"github.com/gitfn/gitfn/builder"
 )
@@ -27,38 +23,12 @@ func (o *options) npm(ctx context.Context, locked bool) error {
 	if err != nil {
 		return err
 	}
-	output := newTail(o.out, secretsOf(o.packages))
 	arguments := append(slices.Clone(o.npmCommand[1:]), verb, "--omit=dev", "--no-audit", "--no-fund", "--no-update-notifier", "--no-progress", "--foreground-scripts")
-	cmd := exec.CommandContext(ctx, o.npmCommand[0], arguments...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr, cmd.Env = o.work, output, output, environ
-	// Its own group, so that a deadline ends its children too. A daemon that
-	// left the group and keeps our pipe must not keep us.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 500 * time.Millisecond
-	kills := outOfMemoryKills()
-	err = cmd.Run()
-	if cmd.Process != nil {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what is left of the group; often nothing
-	}
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		output.flush()
-		return nil
-	}
-	failure := &builder.StepError{Output: output.String()}
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		failure.Class, failure.Message = builder.ClassTimeout, fmt.Sprintf("npm %s took longer than %s", verb, o.timeout.Round(time.Millisecond))
-	case outOfMemoryKills() > kills:
-		failure.Class = builder.ClassOutOfMemory
-		failure.Message = "npm used more memory than the build's limit; give spec.resourceConfiguration.build more"
-	case !errors.As(err, &exit):
-		failure.Class, failure.Message = builder.ClassInstallFailed, "npm does not start: "+err.Error()
-	default:
-		failure.Class, failure.Message = classifyNpm(verb, exit.ExitCode(), output.errors)
-	}
-	return failure
+	return o.manage(ctx, manager{
+		name: "npm", does: "npm " + verb, errors: npmLine,
+		command: append([]string{o.npmCommand[0]}, arguments...), environ: environ,
+		classify: func(exitCode int, lines []string) (builder.Class, string) { return classifyNpm(verb, exitCode, lines) },
+	})
 }
 
 // npmEnviron is the container's environment with what npm needs on a read-only
@@ -72,19 +42,26 @@ func (o *options) npmEnviron() ([]string, error) {
 	if rc := filepath.Join(o.packages, ".npmrc"); o.packages != "" {
 		environ = append(environ, "npm_config_userconfig="+rc)
 	}
-	if o.trustBundle == "" {
-		return environ, nil
-	}
-	bundle, err := o.bundle()
-	if err != nil {
-		return nil, err
+	all, err := o.authorities()
+	if all == "" {
+		return environ, err
 	}
 	// Node.js adds authorities to its own; what else scripts call takes one file for all.
+	return append(environ, "NODE_EXTRA_CA_CERTS="+o.trustBundle, "SSL_CERT_FILE="+all, "GIT_SSL_CAINFO="+all), nil
+}
+
+// authorities is a file with those of the image and of the trust bundle; empty
+// where there is no bundle.
+func (o *options) authorities() (string, error) {
+	bundle, err := o.bundle()
+	if bundle == nil {
+		return "", err
+	}
 	all := filepath.Join(o.tmp, "ca.crt")
 	if err := os.WriteFile(all, append(systemRoots(), bundle...), 0o644); err != nil {
-		return nil, fmt.Errorf("write trust bundle: %w", err)
+		return "", fmt.Errorf("write trust bundle: %w", err)
 	}
-	return append(environ, "NODE_EXTRA_CA_CERTS="+o.trustBundle, "SSL_CERT_FILE="+all, "GIT_SSL_CAINFO="+all), nil
+	return all, nil
 }
 
 // systemRoots are the authorities of the image, if it has any.

@@ -86,7 +86,7 @@ func TestOutput(t *testing.T) {
 		}, "\n")), 0o600)).To(Succeed())
 		g.Expect(os.WriteFile(filepath.Join(dir, "pip.conf"), []byte("[global]\nindex-url = https://me:p%40ssw0rd@pypi.example/simple\n"), 0o600)).To(Succeed())
 		out := &bytes.Buffer{}
-		tail := newTail(out, secretsOf(dir))
+		tail := newTail(out, secretsOf(dir), nil)
 		said := "npm_tokentoken dXNlcjpodW50ZXIyMg== hunter22 secretword c2VjcmV0d29yZA== p@ssw0rd p%40ssw0rd abc registry npm.example"
 		fmt.Fprintln(tail, said)
 		g.Expect(tail.String()).To(Equal("*** *** *** *** *** *** *** abc registry npm.example"))
@@ -94,20 +94,20 @@ func TestOutput(t *testing.T) {
 	})
 	t.Run("a secret that comes in two writes is masked", func(t *testing.T) {
 		g := NewWithT(t)
-		tail := newTail(&bytes.Buffer{}, []string{"hunter22"})
+		tail := newTail(&bytes.Buffer{}, []string{"hunter22"}, nil)
 		fmt.Fprint(tail, "it is hun")
 		fmt.Fprint(tail, "ter22, said he")
 		g.Expect(tail.String()).To(Equal("it is ***, said he"))
 	})
 	t.Run("control sequences and overwritten lines are dropped", func(t *testing.T) {
 		g := NewWithT(t)
-		tail := newTail(&bytes.Buffer{}, nil)
+		tail := newTail(&bytes.Buffer{}, nil, nil)
 		fmt.Fprint(tail, "\x1b[31mred\x1b[0m\x07 \x1b]0;title\x07end\u202e\nprogress 1%\rprogress 2%\r\n\xff\xfe")
 		g.Expect(tail.String()).To(Equal("red end\nprogress 2%\n"))
 	})
 	t.Run("the end is kept, of lines and of bytes", func(t *testing.T) {
 		g := NewWithT(t)
-		tail := newTail(&bytes.Buffer{}, nil)
+		tail := newTail(&bytes.Buffer{}, nil, nil)
 		for i := range 100 {
 			fmt.Fprintf(tail, "line %d\n", i)
 		}

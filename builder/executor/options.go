@@ -30,6 +30,8 @@ type options struct {
 	limits  cache.Limits
 	// npmCommand is npm, and what comes before its arguments.
 	npmCommand []string
+	// pythonCommand is the image's Python, of which pip is a module.
+	pythonCommand []string
 	// background is what the report need not wait for, but the process must.
 	background sync.WaitGroup
 
@@ -59,7 +61,7 @@ func (p *prefixes) Set(text string) error {
 }
 
 func parse(args []string) (*options, error) {
-	o := &options{limits: cache.DefaultLimits, npmCommand: []string{"npm"}}
+	o := &options{limits: cache.DefaultLimits, npmCommand: []string{"npm"}, pythonCommand: []string{"python3"}}
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.Func("plan", "the plan as JSON", func(text string) error { return json.Unmarshal([]byte(text), &o.plan) })

@@ -33,10 +33,14 @@ type tail struct {
 	secrets []string
 	partial []byte
 	kept    []string
+	// telling are the lines kept in errors; none if it is nil.
+	telling *regexp.Regexp
 	errors  []string
 }
 
-func newTail(out io.Writer, secrets []string) *tail { return &tail{out: out, secrets: secrets} }
+func newTail(out io.Writer, secrets []string, telling *regexp.Regexp) *tail {
+	return &tail{out: out, secrets: secrets, telling: telling}
+}
 
 // Write takes what a process prints. It never fails: a build does not end for
 // want of a log.
@@ -76,7 +80,7 @@ func (t *tail) line(line string) {
 	if t.kept = append(t.kept, line); len(t.kept) > tailLines {
 		t.kept = t.kept[1:]
 	}
-	if npmLine.MatchString(line) && len(t.errors) < mostErrors {
+	if t.telling != nil && t.telling.MatchString(line) && len(t.errors) < mostErrors {
 		t.errors = append(t.errors, line)
 	}
 }

@@ -170,7 +170,7 @@ func (p *pusher) takeDependencies() (*layer, error) {
 	defer in.Close()
 	file := filepath.Join(p.tmp, "deps.tar.gz")
 	facts, err := packLayer(file, func(w io.Writer) error {
-		return cache.CopyInstalled(ctxWriter{p.ctx, w}, in, p.runtime.Dir, p.limits)
+		return cache.CopyInstalled(ctxWriter{p.ctx, w}, in, p.runtime, p.limits)
 	})
 	if errors.Is(err, cache.ErrUnsafe) {
 		return nil, &builder.StepError{Class: builder.ClassInstallFailed, Message: err.Error()}

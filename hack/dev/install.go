@@ -83,10 +83,10 @@ func leads(ctx context.Context, site *site) error {
 }
 
 // runtimeImages are the images that Functions are built on.
-var runtimeImages = map[string]string{"nodejs22": "runtime-nodejs22"}
+var runtimeImages = map[string]string{"nodejs22": "runtime-nodejs22", "python313": "runtime-python313"}
 
 func buildImages(ctx context.Context, site *site, work string) (map[string]image, error) {
-	names := []string{"manager", "builder", "registry", "registry-gateway", "runtime-nodejs22"}
+	names := []string{"manager", "builder", "registry", "registry-gateway", "runtime-nodejs22", "runtime-python313"}
 	args := []string{"run", "./hack/image", "--tag", "dev"}
 	if site.Current {
 		assets, err := command(ctx, nil, filepath.Join(root(), "localcluster"), "go", "run", ".", "build", "--assets")
