@@ -71,6 +71,7 @@ type FunctionReconciler struct {
 	applied   appliedMemo
 	sums      sumMemo
 	takeovers takeovers
+	secrets   secretMemo
 	paces     paces
 }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -19,6 +20,84 @@ import (
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 	"github.com/gitfn/gitfn/rollout"
 )
+
+// memoBytes bounds what the memo of Secrets holds.
+const memoBytes = 8 << 20
+
+// secretMemo remembers the Secrets that sources are read with: a thousand private
+// Functions would have theirs read a thousand times at every poll. One counts
+// only while its version is what the watched metadata shows. It holds nothing
+// that the Git client does not hold as well. It is safe for concurrent use; the
+// zero value is empty.
+type secretMemo struct {
+	mu   sync.Mutex
+	held map[types.NamespacedName]*corev1.Secret
+	size int
+}
+
+func (m *secretMemo) get(name types.NamespacedName, version string) *corev1.Secret {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if secret := m.held[name]; secret != nil && secret.ResourceVersion == version {
+		return secret
+	}
+	return nil
+}
+
+func (m *secretMemo) put(name types.NamespacedName, secret *corev1.Secret) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.drop(name)
+	for other := range m.held {
+		if m.size+bytesOf(secret) <= memoBytes {
+			break
+		}
+		m.drop(other)
+	}
+	if m.held == nil {
+		m.held = map[types.NamespacedName]*corev1.Secret{}
+	}
+	m.held[name] = secret
+	m.size += bytesOf(secret)
+}
+
+// drop forgets a Secret. The caller holds mu.
+func (m *secretMemo) drop(name types.NamespacedName) {
+	if secret := m.held[name]; secret != nil {
+		m.size -= bytesOf(secret)
+		delete(m.held, name)
+	}
+}
+
+func bytesOf(secret *corev1.Secret) int {
+	bytes := 1 << 10
+	for key, value := range secret.Data {
+		bytes += len(key) + len(value)
+	}
+	return bytes
+}
+
+// sourceSecret reads a Secret that a source needs, unless the one that is
+// remembered has not changed since. What it returns must not be changed.
+func (r *FunctionReconciler) sourceSecret(ctx context.Context, name types.NamespacedName) (*corev1.Secret, error) {
+	seen := &metav1.PartialObjectMetadata{}
+	seen.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Secret"))
+	if r.metadata != nil && r.metadata.Get(ctx, name, seen) == nil {
+		if secret := r.secrets.get(name, seen.ResourceVersion); secret != nil {
+			return secret, nil
+		}
+	}
+	secret := &corev1.Secret{}
+	if err := r.Live.Get(ctx, name, secret); err != nil {
+		r.secrets.mu.Lock()
+		defer r.secrets.mu.Unlock()
+		r.secrets.drop(name)
+		return nil, err
+	}
+	secret.ManagedFields, secret.Annotations = nil, nil // kubectl keeps a copy there
+	r.secrets.put(name, secret)
+	return secret, nil
+}
 
 // podSecrets names the Secrets that a Function's Pods read, each once, sorted.
 func podSecrets(fn *functionv1.Function) []string {

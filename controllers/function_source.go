@@ -218,15 +218,14 @@ func (r *FunctionReconciler) sourceFailed(s *scope, err error) error {
 
 // +kubebuilder:rbac:groups="",resources=secrets,verbs=get;list;watch
 
-// gitCredentials reads the Secret that the Function names, past the cache. A
+// gitCredentials reads the Secret that the Function names. A
 // Secret that is not there or cannot be used matches gitsource.ErrAuth.
 func (r *FunctionReconciler) gitCredentials(ctx context.Context, fn *functionv1.Function) (gitsource.Credentials, error) {
 	auth := fn.Spec.Source.GitRepository.Auth
 	if auth == nil {
 		return gitsource.Credentials{}, nil
 	}
-	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: auth.SecretName}, secret)
+	secret, err := r.sourceSecret(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: auth.SecretName})
 	if apierrors.IsNotFound(err) {
 		return gitsource.Credentials{}, fmt.Errorf("read credentials: there is no Secret %s in namespace %s: %w", auth.SecretName, fn.Namespace, gitsource.ErrAuth)
 	}
@@ -247,8 +246,7 @@ func (r *FunctionReconciler) verification(ctx context.Context, fn *functionv1.Fu
 	if wanted == nil {
 		return gitsource.Verification{}, nil
 	}
-	secret := &corev1.Secret{}
-	err := r.Live.Get(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: wanted.SecretName}, secret)
+	secret, err := r.sourceSecret(ctx, types.NamespacedName{Namespace: fn.Namespace, Name: wanted.SecretName})
 	if apierrors.IsNotFound(err) {
 		return gitsource.Verification{}, fmt.Errorf("read trusted keys: there is no Secret %s in namespace %s: %w", wanted.SecretName, fn.Namespace, gitsource.ErrUnverified)
 	}

@@ -167,4 +167,27 @@ func TestManager(t *testing.T) {
 		}
 		return asked.taken()
 	}, 20*time.Second, 200*time.Millisecond).Should(BeEmpty())
+
+	// Credentials are read once, and again when they change.
+	reads := func() (n int) {
+		for _, request := range asked.taken() {
+			if request == "GET /api/v1/namespaces/"+w.namespace+"/secrets/git" {
+				n++
+			}
+		}
+		return n
+	}
+	w.secret("git", map[string]string{"username": "u", "password": "one"})
+	w.change("hello", withSecret("git"))
+	w.until("hello", func(fn *functionv1.Function) bool { return fn.Status.ObservedGeneration == fn.Generation })
+	w.Expect(reads()).To(BeNumerically(">", 0))
+	w.Eventually(func() int {
+		for range 5 {
+			_, err := w.try("hello")
+			w.Expect(err).NotTo(HaveOccurred())
+		}
+		return reads()
+	}, 20*time.Second, 200*time.Millisecond).Should(BeZero())
+	w.secret("git", map[string]string{"username": "u", "password": "two"})
+	w.Eventually(reads, 20*time.Second, 200*time.Millisecond).Should(BeNumerically(">", 0))
 }
