@@ -45,6 +45,12 @@ image: ## assemble the images without Docker into dist/
 	go run ./hack/image dist manager builder registry-gateway runtime-nodejs22 runtime-python313 registry \
 		--registry-binary "$$(cd localcluster && go run . build --assets)/registry"
 
+runtime-images: ## the runtime images with Docker; without it into dist/, from Debian and npm packages
+	@if command -v docker >/dev/null; then set -e; for v in 20 22 24 26; do \
+		docker build --build-arg NODE_IMAGE=node:$$v-alpine -t gitfn.local/gitfn/runtime-nodejs$$v:dev runtimes/nodejs; \
+		docker image inspect -f '{{index .RepoTags 0}} {{.Size}} bytes' gitfn.local/gitfn/runtime-nodejs$$v:dev; done; \
+	else mkdir -p dist; go run ./hack/image dist $(foreach v,20 22 24 26,runtime-nodejs$(v)); ls -sh dist/runtime-*.tar; fi
+
 cluster-up: ## start the local cluster and install gitfn; prints its facts as JSON
 	@hack/packages.sh
 	@go run ./hack/dev up --name $(NAME)

@@ -32,6 +32,9 @@ type Runtime struct {
 	Name string
 	// Language decides the package manager.
 	Language Language
+	// EndOfLife is the day, "2027-04-30", after which those who make the language
+	// mend nothing in this version. Functions go on working after it.
+	EndOfLife string
 	// Image is the base image, by digest: "host/repository@sha256:…". Empty
 	// means that this cluster has not been given one, see Catalogue.WithImages.
 	Image string
@@ -61,18 +64,26 @@ type Catalogue map[string]Runtime
 // Default is the catalogue that gitfn ships. Its rows have no images: those
 // belong to the cluster.
 func Default() Catalogue {
-	return Catalogue{
-		"nodejs22":  node("nodejs22"),
-		"python312": python("python312", "3.12"),
-		"python313": python("python313", "3.13"),
+	rows := Catalogue{}
+	for _, row := range []Runtime{
+		node("nodejs20", "2026-04-30"),
+		node("nodejs22", "2027-04-30"),
+		node("nodejs24", "2028-04-30"),
+		// From here on a handler is main(req, res) and imports the package sdk.
+		node("nodejs26", "2029-04-30", EnvVar{"HANDLER_API", "sdk"}),
+		python("python312", "3.12", "2028-10-31"),
+		python("python313", "3.13", "2029-10-31"),
+	} {
+		rows[row.Name] = row
 	}
+	return rows
 }
 
 // python is a row whose server is of the generation with event and context.
-func python(name, version string) Runtime {
+func python(name, version, endOfLife string) Runtime {
 	modules := "lib/python" + version + "/site-packages"
 	return Runtime{
-		Name: name, Language: Python,
+		Name: name, Language: Python, EndOfLife: endOfLife,
 		Handler: "handler.py", Manifest: "requirements.txt",
 		Dir: "/kubeless", Modules: modules,
 		Env: []EnvVar{
@@ -83,12 +94,12 @@ func python(name, version string) Runtime {
 	}
 }
 
-func node(name string) Runtime {
+func node(name, endOfLife string, env ...EnvVar) Runtime {
 	return Runtime{
-		Name: name, Language: NodeJS,
+		Name: name, Language: NodeJS, EndOfLife: endOfLife,
 		Handler: "handler.js", Manifest: "package.json",
 		Dir: "/usr/src/app/function", Modules: "node_modules",
-		Env: []EnvVar{{"HANDLER_PATH", "./function/handler.js"}},
+		Env: append([]EnvVar{{"HANDLER_PATH", "./function/handler.js"}}, env...),
 	}
 }
 

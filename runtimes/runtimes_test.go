@@ -3,6 +3,7 @@ package runtimes_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	. "github.com/onsi/gomega"
 
@@ -20,7 +21,7 @@ func TestWithImages(t *testing.T) {
 		{name: "none is fine: the runtime is then refused where it is asked for"},
 		{name: "a tag is refused: it may move", images: map[string]string{"nodejs22": "localhost:1/x:1"}, err: "must end with @sha256:"},
 		{name: "half a digest is refused", images: map[string]string{"nodejs22": "x@sha256:abc"}, err: "must end with @sha256:"},
-		{name: "an unknown runtime is refused, and the known ones are named", images: map[string]string{"cobol": "x@" + digest}, err: "known are nodejs22"},
+		{name: "an unknown runtime is refused, and the known ones are named", images: map[string]string{"cobol": "x@" + digest}, err: "known are nodejs20, nodejs22, nodejs24, nodejs26"},
 	}
 	for _, row := range rows {
 		t.Run(row.name, func(t *testing.T) {
@@ -51,6 +52,8 @@ func TestRowsAreComplete(t *testing.T) {
 			g.Expect(row.Dir).To(HavePrefix("/"))
 			g.Expect(row.Modules).NotTo(BeEmpty())
 			g.Expect(row.Modules).NotTo(HavePrefix("/"))
+			_, err := time.Parse(time.DateOnly, row.EndOfLife)
+			g.Expect(err).NotTo(HaveOccurred())
 		})
 	}
 }

@@ -163,7 +163,7 @@ func TestSpecThatOnlyAChangeCures(t *testing.T) {
 		name, message string
 		change        func(fn *functionv1.Function)
 	}{
-		{"unknown runtime", `spec.runtime: there is no runtime "cobol" on this cluster; there are [nodejs22 python312 python313]`, func(fn *functionv1.Function) {
+		{"unknown runtime", `spec.runtime: there is no runtime "cobol" on this cluster; there are [nodejs20 nodejs22 nodejs24 nodejs26 python312 python313]`, func(fn *functionv1.Function) {
 			fn.Spec.Runtime = "cobol"
 		}},
 		{"credentials in the URL", "spec.source.gitRepository.url: check URL: user information belongs into a Secret", func(fn *functionv1.Function) {

@@ -39,6 +39,7 @@ var nodes = map[string]nodeRecipe{
 	"runtime-nodejs20": {"20.20.2", "sha512-PeHQM8wAdmHtZA1mBocygZxs5LiUWtsJezQTkBd0iY987KpGrD1O2tVEydvMZiuXceRanxt7rjTnDEBwOPujoQ==", npm10, npm10Hash, 2},
 	"runtime-nodejs22": {"22.23.3", "sha512-qHnz5tFsHoj/WM+uRENVjWONi5hVvmwrgq8A4V76KpuVNAc4+jwK8x4gwbobE9BtHNg/AKR2583eYorLF/c7ng==", npm10, npm10Hash, 2},
 	"runtime-nodejs24": {"24.21.0", "sha512-3nULszZ5X0fciYpG0t6TrdApJzAn8+FlINP6OiMX7V8HrvpATPN936U1LlReOJriLRa4e8yEqQBYCnLyPNAs7Q==", npm11, npm11Hash, 2},
+	"runtime-nodejs26": {"26.9.0", "sha512-pS4RIjfmsVWgAlkmEtkf1PMwzy7xbc4VS4nqX3fz4lnWKGI2Veio5JZS69nu1BskrjnRJN2qJOFu1whq8uvjAA==", npm11, npm11Hash, 2},
 }
 
 const appDir = "usr/src/app"
