@@ -68,7 +68,7 @@ func (w *workshop) debianRoot(ctx context.Context, recipe debianRecipe) (string,
 		if len(recipe.Bytecode) > 0 {
 			// By hash and unchecked: a layer has no times that bytecode could be compared with. Some
 			// modules are no valid Python, on purpose, so its exit code says nothing.
-			args = append(args, `--customize-hook=chroot "$1" python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash `+
+			args = append(args, `--extract-hook=chroot "$1" python3 -m compileall -q -j 1 --invalidation-mode unchecked-hash `+
 				strings.Join(recipe.Bytecode, " ")+" >/dev/null || true")
 		}
 		cmd := exec.CommandContext(ctx, "mmdebstrap", append(args, recipe.Suite, "-")...)

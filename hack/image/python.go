@@ -20,7 +20,7 @@ type pythonRecipe struct {
 // built with; and the few commands that those use.
 var pythons = map[string]pythonRecipe{
 	"runtime-python313": {"3.13", debianRecipe{
-		Version: 1,
+		Version: 2,
 		Suite:   "trixie",
 		Packages: []string{
 			"base-files", "ca-certificates", "coreutils", "dash", "findutils", "grep", "libatomic1", "libstdc++6", "mawk", "sed",
