@@ -79,7 +79,7 @@ type FunctionReconciler struct {
 // earlier one wrote.
 type scope struct {
 	fn      *functionv1.Function
-	patcher *patch.SerialPatcher
+	patcher *patch.SerialPatcher // made when something is to be written
 	// saved is the Function as it was read, or saved last.
 	saved *functionv1.Function
 	now   time.Time
@@ -123,7 +123,7 @@ func (r *FunctionReconciler) Reconcile(ctx context.Context, req ctrl.Request) (r
 		return ctrl.Result{}, r.suspended(ctx, fn)
 	}
 	functionv1.Default(fn)
-	s := &scope{fn: fn, saved: fn.DeepCopy(), now: r.Clock.Now(), patcher: patch.NewSerialPatcher(fn, r.Client), poll: jittered(r.Config.PollInterval)}
+	s := &scope{fn: fn, saved: fn.DeepCopy(), now: r.Clock.Now(), poll: jittered(r.Config.PollInterval)}
 	defer func() { result, err = r.finish(ctx, s, err) }()
 
 	if err := r.reconcileSpec(s); err != nil {
@@ -223,9 +223,13 @@ func (r *FunctionReconciler) finish(ctx context.Context, s *scope, err error) (c
 // save writes the status as it stands. A step calls it in the middle of a pass
 // only where something must be remembered before the next thing is done.
 func (r *FunctionReconciler) save(ctx context.Context, s *scope) error {
-	// The patcher would find that nothing is to be written, at a third of what a pass costs.
+	// A patcher would find that nothing is to be written, at a third of what a pass
+	// costs, and turns the Function into a map of fields already when it is made.
 	if s.fn.Status.ObservedGeneration == s.fn.Generation && equality.Semantic.DeepEqual(s.fn, s.saved) {
 		return nil
+	}
+	if s.patcher == nil {
+		s.patcher = patch.NewSerialPatcher(s.saved, r.Client)
 	}
 	options := reconcile.AddPatchOptions(s.fn, nil, readySummary.Owned, FieldOwner)
 	err := s.patcher.Patch(ctx, s.fn, options...)

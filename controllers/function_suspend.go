@@ -6,7 +6,6 @@ import (
 
 	"github.com/fluxcd/pkg/apis/meta"
 	"github.com/fluxcd/pkg/runtime/conditions"
-	"github.com/fluxcd/pkg/runtime/patch"
 
 	functionv1 "github.com/gitfn/gitfn/api/v1alpha2"
 )
@@ -16,7 +15,7 @@ import (
 // will until somebody changes the spec: it is stalled. The other conditions say
 // what they said when it was looked at last.
 func (r *FunctionReconciler) suspended(ctx context.Context, fn *functionv1.Function) error {
-	s := &scope{fn: fn, saved: fn.DeepCopy(), patcher: patch.NewSerialPatcher(fn, r.Client)}
+	s := &scope{fn: fn, saved: fn.DeepCopy()}
 	before := conditions.GetReason(fn, meta.ReadyCondition)
 	conditions.Delete(fn, meta.ReconcilingCondition)
 	for _, condition := range slices.Clone(fn.GetConditions()) { // they hold for this generation as well
