@@ -69,8 +69,8 @@ func run(ctx context.Context, args []string, in io.Reader, out io.Writer) error 
 			return fmt.Errorf("measure %s: %w", name, err)
 		}
 		all = append(all, measured...)
+		printFigures(out, measured)
 	}
-	printFigures(out, all)
 	if o.jsonFile != "" {
 		if err := writeJSON(o.jsonFile, all); err != nil {
 			return err
