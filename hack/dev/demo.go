@@ -133,6 +133,13 @@ func (d *demo) prepare(ctx context.Context) error {
 		if _, err := d.git(ctx, "remote", "add", "origin", d.url); err != nil {
 			return err
 		}
+		// A repository that is not there is asked for again only after half a minute.
+		if _, err := d.git(ctx, "commit", "--quiet", "--allow-empty", "-m", "begin"); err != nil {
+			return err
+		}
+		if _, err := d.git(ctx, "push", "--quiet", "origin", "HEAD:main"); err != nil {
+			return err
+		}
 	}
 	source := fmt.Sprintf(`gitRepository: {url: %q, reference: main, baseDir: functions/hello}`, d.url)
 	_, err := d.site.kubectl(ctx, fmt.Sprintf(functionManifest, demoNamespace, source), "apply", "--server-side", "-f", "-")
