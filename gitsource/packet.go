@@ -34,7 +34,7 @@ func (e *serverError) Error() string { return "server says: " + e.text }
 // packetReader reads packets. It exists because go-git's scanner takes the delimiter of protocol v2 for an error.
 type packetReader struct {
 	r      io.Reader
-	buffer [pktline.OversizePayloadMax]byte
+	buffer []byte // grows with the packets: those of a poll are small
 }
 
 // next returns the payload of a packet, valid until the next call. The end of the input is io.EOF only
@@ -51,9 +51,12 @@ func (p *packetReader) next() (packetKind, []byte, error) {
 	switch n := int(length[0])<<8 | int(length[1]); {
 	case n < 3:
 		return packetFlush + packetKind(n), nil, nil
-	case n < 4 || n-4 > len(p.buffer):
+	case n < 4 || n-4 > pktline.OversizePayloadMax:
 		return 0, nil, fmt.Errorf("read packet length: %w", errProtocol)
 	default:
+		if n-4 > len(p.buffer) {
+			p.buffer = make([]byte, min(max(n-4, 2*len(p.buffer)), pktline.OversizePayloadMax))
+		}
 		return p.payload(p.buffer[:n-4])
 	}
 }
